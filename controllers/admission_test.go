@@ -19,8 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestPreemptedNode: a node whose pod is taken away is Skipped, whatever its agent says of it, is no culprit, and is tried again by
-// itself after a pause, a bounded number of times.
+// TestPreemptedNode: a node whose pod is taken away is Skipped, whatever its agent says of it, is no culprit, and is
+// tried again by itself after a pause, a bounded number of times.
 func TestPreemptedNode(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
@@ -100,7 +100,8 @@ func TestReportBeforePreemption(t *testing.T) {
 	}
 }
 
-// TestQueuedPod: a pod that waits for Kueue is told as such, has its own time, and its start deadline counts from its place on.
+// TestQueuedPod: a pod that waits for Kueue is told as such, has its own time, and its start deadline counts from its
+// place on.
 func TestQueuedPod(t *testing.T) {
 	g := testkit.Group()
 	g.Spec.Run.QueueName = "gpus"
@@ -145,7 +146,8 @@ func TestQueuedPod(t *testing.T) {
 	}
 }
 
-// inQueue is a group of so many nodes in a queue, whose stage waits for its members; taken are the GPUs of a node's eight.
+// inQueue is a group of so many nodes in a queue, whose stage waits for its members; taken are the GPUs of a node's
+// eight.
 func inQueue(t *testing.T, nodes int, taken int32, holders map[string]string) *groupWorld {
 	t.Helper()
 	w := newGroupWorld(t, nodes, faults{}, func(g *state.Group) {
@@ -172,8 +174,8 @@ func (w *groupWorld) stageInQueue() (pods int, marks map[string]bool) {
 	return pods, marks
 }
 
-// TestStageIsQueuedTogether: the pods that a decision makes for a stage in a queue are one group of pods, and one set in it, of as many
-// as there are.
+// TestStageIsQueuedTogether: the pods that a decision makes for a stage in a queue are one group of pods, and one set
+// in it, of as many as there are.
 func TestStageIsQueuedTogether(t *testing.T) {
 	const nodes = 20 // more than the sets that a workload takes
 	w := inQueue(t, nodes, 8, nil)
@@ -188,8 +190,8 @@ func TestStageIsQueuedTogether(t *testing.T) {
 	}
 }
 
-// TestBusyMemberOfAQueuedStage: Kueue would wait for ever for the pod of a busy member, so that none is made before all can be; after
-// half of the wait the stage goes on without it, with as many pods as it says.
+// TestBusyMemberOfAQueuedStage: Kueue would wait for ever for the pod of a busy member, so that none is made before all
+// can be; after half of the wait the stage goes on without it, with as many pods as it says.
 func TestBusyMemberOfAQueuedStage(t *testing.T) {
 	for name, getsFree := range map[string]bool{"it gets free": true, "it stays busy": false} {
 		w := inQueue(t, 4, 4, map[string]string{"n00002": "prod/train (4)"})

@@ -22,8 +22,8 @@ const (
 	mib = int64(1) << 20
 )
 
-// abWorld is a group of three with a finished run of all four collectives from 1 KiB to 64 MiB, in which each variant takes
-// the given percent of Baseline's time.
+// abWorld is a group of three with a finished run of all four collectives from 1 KiB to 64 MiB, in which each variant
+// takes the given percent of Baseline's time.
 func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Variant, c v1alpha1.Collective, size int64) int64) *world {
 	group := testkit.Group()
 	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
@@ -74,8 +74,8 @@ func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Varia
 	return w
 }
 
-// asMeasured is what RCCLX shows by and large: DDA wins to 1 MiB, FP8 wins at 64 MiB and for AllReduce at 16 MiB, AllGather pays
-// below.
+// asMeasured is what RCCLX shows by and large: DDA wins to 1 MiB, FP8 wins at 64 MiB and for AllReduce at 16 MiB,
+// AllGather pays below.
 func asMeasured(v v1alpha1.Variant, c v1alpha1.Collective, size int64) int64 {
 	switch {
 	case v == v1alpha1.VariantDDA && c == v1alpha1.AllReduce && size <= mib:
@@ -149,7 +149,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestAdviceNeedsNumbers: a size without numbers makes nothing worth it, unless the agent said Pass and left them out for space.
+// TestAdviceNeedsNumbers: a size without numbers makes nothing worth it, unless the agent said Pass and left them out
+// for space.
 func TestAdviceNeedsNumbers(t *testing.T) {
 	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
 	w := abWorld(nil, faster)
@@ -290,7 +291,8 @@ func TestPublishWhereWorthIt(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredIsNotPublished: a setting that would act where nobody measured it stays off, however much it gains where it was.
+// TestUnmeasuredIsNotPublished: a setting that would act where nobody measured it stays off, however much it gains
+// where it was.
 func TestUnmeasuredIsNotPublished(t *testing.T) {
 	faster := func(_ v1alpha1.Variant, _ v1alpha1.Collective, _ int64) int64 { return 70 }
 	sizes := func(least, most int64) func(*v1alpha1.CommGroupSpec) {
@@ -362,7 +364,8 @@ func reportsOf(w *world) []judge.Outcome {
 	return out
 }
 
-// TestHazardIsNotRecommended: the advice never says on where the same run found wrong elements, unless all counts are padded.
+// TestHazardIsNotRecommended: the advice never says on where the same run found wrong elements, unless all counts are
+// padded.
 func TestHazardIsNotRecommended(t *testing.T) {
 	for _, padded := range []bool{false, true} {
 		w := abWorld(func(s *v1alpha1.CommGroupSpec) {

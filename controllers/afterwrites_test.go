@@ -26,8 +26,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestARefusedWriteKeepsTheWakeUp checks the result after writes: a deadline comes at its time whatever is refused, a refusal is tried
-// again within a minute, and what ends by itself stays an error.
+// TestARefusedWriteKeepsTheWakeUp checks the result after writes: a deadline comes at its time whatever is refused, a
+// refusal is tried again within a minute, and what ends by itself stays an error.
 func TestARefusedWriteKeepsTheWakeUp(t *testing.T) {
 	now := testkit.Now
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "x", errors.New("changed"))
@@ -65,8 +65,8 @@ func TestARefusedWriteKeepsTheWakeUp(t *testing.T) {
 	}
 }
 
-// failWrites lets the writes of the reconciler fail as fails says. The verb of a status write is "status"; that of server-side apply has no
-// object.
+// failWrites lets the writes of the reconciler fail as fails says. The verb of a status write is "status"; that of
+// server-side apply has no object.
 func failWrites(r *CommGroupReconciler, fails func(verb string, o client.Object) error) {
 	r.Client = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -164,8 +164,8 @@ func sentEvents(r *CommGroupReconciler) (others, ofRun []string) {
 	return others, ofRun
 }
 
-// TestRefusedWritesKeepTheTimers reconciles where writes of one kind are refused: that is no error, and the next reconcile comes when it
-// comes without the refusal, or within a minute. Events wait until the status is written.
+// TestRefusedWritesKeepTheTimers reconciles where writes of one kind are refused: that is no error, and the next
+// reconcile comes when it comes without the refusal, or within a minute. Events wait until the status is written.
 func TestRefusedWritesKeepTheTimers(t *testing.T) {
 	finished := func() *groupWorld {
 		group := testkit.Group()
@@ -240,8 +240,8 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 	}
 }
 
-// TestStatusThatMayYetBeWritten: a status write that another writer came first with, or that has no answer, is tried again soon, also where
-// other writes are refused.
+// TestStatusThatMayYetBeWritten: a status write that another writer came first with, or that has no answer, is tried
+// again soon, also where other writes are refused.
 func TestStatusThatMayYetBeWritten(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "commgroups"}, "g", errors.New("changed"))
 	for name, tc := range map[string]struct {
@@ -276,8 +276,8 @@ func TestStatusThatMayYetBeWritten(t *testing.T) {
 	}
 }
 
-// TestRefusedCleanUp: that what is left of a group may not be deleted or released is no error, and is tried again; an API server that is
-// away is one.
+// TestRefusedCleanUp: that what is left of a group may not be deleted or released is no error, and is tried again; an
+// API server that is away is one.
 func TestRefusedCleanUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arrange func(*testing.T, *CommGroupReconciler, *state.Group)
@@ -334,7 +334,8 @@ func TestRefusedCleanUp(t *testing.T) {
 	}
 }
 
-// TestBackOffIsBounded: after any number of errors the next try comes within half a minute, and another group's errors hold nothing back.
+// TestBackOffIsBounded: after any number of errors the next try comes within half a minute, and another group's errors
+// hold nothing back.
 func TestBackOffIsBounded(t *testing.T) {
 	limiter := controllerOptions(1).RateLimiter
 	for i := range 1000 {

@@ -31,8 +31,8 @@ type writer struct {
 // errClosureNotWritten: a node's part of the run was to be closed, and its CommTask does not say so yet.
 var errClosureNotWritten = errors.New("closure not written")
 
-// closureError says of a closure that was not written whether it rests on an old read: the node's report may have come since, and its
-// pod is gone because of that.
+// closureError says of a closure that was not written whether it rests on an old read: the node's report may have come
+// since, and its pod is gone because of that.
 func closureError(err error) error {
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%w: %w", errOldRead, err)
@@ -41,7 +41,8 @@ func closureError(err error) error {
 }
 
 // apply makes the cluster as decided, all but the status. It goes on after an error, so that one object that cannot be
-// written holds up no other, and first frees what is to be freed. What the API server refuses is kept in the decision, to be told.
+// written holds up no other, and first frees what is to be freed. What the API server refuses is kept in the decision,
+// to be told.
 func (r *writer) apply(ctx context.Context, s *Snapshot, d *Decision) error {
 	var errs []error
 	try := func(what, name string, err error) {
@@ -115,8 +116,8 @@ func (r *writer) writeCommTasks(ctx context.Context, s *Snapshot, d *Decision) e
 	return errors.Join(errs...)
 }
 
-// maxWritesAtOnce is how many objects of a kind are written at once: of 12,500 members each waits for its unique id or holds
-// GPUs until its pod is deleted, and one after the other would take a minute.
+// maxWritesAtOnce is how many objects of a kind are written at once: of 12,500 members each waits for its unique id or
+// holds GPUs until its pod is deleted, and one after the other would take a minute.
 const maxWritesAtOnce = 16
 
 // atOnce calls write for each of all, some at once, and returns their errors in order.
@@ -180,9 +181,9 @@ func (r *writer) writeCommTask(ctx context.Context, change commrun.Change) error
 		client.FieldOwner(v1alpha1.FieldManagerController))
 }
 
-// clearName makes room for a CommTask whose name is taken. One of a group of that name that is gone goes: `kubectl delete
-// --cascade=orphan` and a restore without owners leave it, no garbage collector comes for it, and its results are of another group.
-// One of this very group is only not in the cache yet, or has lost its label, which it gets back.
+// clearName makes room for a CommTask whose name is taken. One of a group of that name that is gone goes: `kubectl
+// delete --cascade=orphan` and a restore without owners leave it, no garbage collector comes for it, and its results
+// are of another group. One of this very group is only not in the cache yet, or has lost its label, which it gets back.
 func (r *writer) clearName(ctx context.Context, desired *v1alpha1.CommTask, taken error) (cleared bool, err error) {
 	var there v1alpha1.CommTask
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), &there); err != nil {

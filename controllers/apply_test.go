@@ -20,8 +20,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestDeletesAreSentAtOnce: of pods and of CommTasks, maxWritesAtOnce are under way at the same time; what one answers holds up
-// no other, and each name is deleted once.
+// TestDeletesAreSentAtOnce: of pods and of CommTasks, maxWritesAtOnce are under way at the same time; what one answers
+// holds up no other, and each name is deleted once.
 func TestDeletesAreSentAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -80,8 +80,8 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 	}
 }
 
-// TestForbiddenMarks: where the API server forbids to mark any Node, few writes are begun; where a webhook of their own protects one or
-// two, all others are marked.
+// TestForbiddenMarks: where the API server forbids to mark any Node, few writes are begun; where a webhook of their own
+// protects one or two, all others are marked.
 func TestForbiddenMarks(t *testing.T) {
 	value := (&gating.Statement{Verdict: v1alpha1.VerdictPass, Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
 	var writes []gating.Write

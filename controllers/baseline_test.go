@@ -130,8 +130,8 @@ func TestRegressionReportAndOff(t *testing.T) {
 	}
 }
 
-// TestRunKeepsItsKey: what is unknown or another of a node after the run changes nothing in what the run showed, and begins no
-// baseline.
+// TestRunKeepsItsKey: what is unknown or another of a node after the run changes nothing in what the run showed, and
+// begins no baseline.
 func TestRunKeepsItsKey(t *testing.T) {
 	for part, model := range map[string]string{"unknown": "unknown", "": "", "unknown/unknown": "MI300X", "SPX/NPS1": "MI325X"} {
 		w := regressionWorld(4, v1alpha1.JudgingEnforce)
@@ -150,7 +150,8 @@ func TestRunKeepsItsKey(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNoOtherKey: a run of which a part of the key is not known is held against the baseline, and does not end it.
+// TestUnknownIsNoOtherKey: a run of which a part of the key is not known is held against the baseline, and does not end
+// it.
 func TestUnknownIsNoOtherKey(t *testing.T) {
 	w := regressionWorld(3, v1alpha1.JudgingEnforce)
 	s := w.settled()
@@ -186,8 +187,8 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 	}
 }
 
-// TestNewNormalIsAccepted: by the annotation a run that only lost bandwidth passes and begins the baseline anew; those after it
-// are held against it, and the annotation that stays says nothing more.
+// TestNewNormalIsAccepted: by the annotation a run that only lost bandwidth passes and begins the baseline anew; those
+// after it are held against it, and the annotation that stays says nothing more.
 func TestNewNormalIsAccepted(t *testing.T) {
 	for _, late := range []bool{false, true} { // asked for after that run, or one run later
 		w := regressionWorld(4, v1alpha1.JudgingEnforce)
@@ -247,8 +248,9 @@ func TestNewNormalIsAccepted(t *testing.T) {
 	}
 }
 
-// TestARegressionIsLiftedByABaseline: a node that lost bandwidth, is mended and passes is unmarked where it was held against a baseline
-// again; other GPUs begin the baseline anew, and the first run of that says nothing of what was lost.
+// TestARegressionIsLiftedByABaseline: a node that lost bandwidth, is mended and passes is unmarked where it was held
+// against a baseline again; other GPUs begin the baseline anew, and the first run of that says nothing of what was
+// lost.
 func TestARegressionIsLiftedByABaseline(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(w *world)

@@ -14,7 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestBudgetWaitsForTheNextDay: a scheduled run that does not fit today starts right after midnight, and a person's at once.
+// TestBudgetWaitsForTheNextDay: a scheduled run that does not fit today starts right after midnight, and a person's at
+// once.
 func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	g := testkit.Group()
 	g.Spec.Run.Schedule = "0 * * * *"
@@ -58,7 +59,8 @@ func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	}
 }
 
-// TestBudgetBoundsAbortedRuns: a spec that is changed again and again in the middle of runs holds no more GPUs than the day's budget.
+// TestBudgetBoundsAbortedRuns: a spec that is changed again and again in the middle of runs holds no more GPUs than the
+// day's budget.
 func TestBudgetBoundsAbortedRuns(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.group.Spec.Run.MaxGPUMinutesPerDay = 500

@@ -16,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
-// CacheOptions keep in memory only what the controller made, and of nodes only what it looks at; of the served namespaces
-// alone where such are named.
+// CacheOptions keep in memory only what the controller made, and of nodes only what it looks at; of the served
+// namespaces alone where such are named.
 func CacheOptions(served ...string) cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{objects.ManagedByLabel: objects.ManagedBy})
 	runPods := labels.SelectorFromSet(labels.Set{v1alpha1.LabelRole: v1alpha1.RoleRun})
@@ -43,7 +43,8 @@ func CachedObjects() []client.Object {
 		&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}}
 }
 
-// trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing else.
+// trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing
+// else.
 func trimCommNode(object any) (any, error) {
 	if cn, ok := object.(*v1alpha1.CommNode); ok {
 		w := nodefacts.MonitorWrite(cn.ManagedFields)

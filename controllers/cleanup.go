@@ -33,9 +33,9 @@ const (
 	cleanupPoll     = 2 * time.Second
 )
 
-// finalize deletes what the group made. For a group that still carries the finalizer of managers up to version 0.1 it waits a
-// bounded time until its pods are gone, and releases it. No
-// error of the API keeps it from that: a missing CRD or namespace must not leave a CommGroup that cannot be deleted.
+// finalize deletes what the group made. For a group that still carries the finalizer of managers up to version 0.1 it
+// waits a bounded time until its pods are gone, and releases it. No error of the API keeps it from that: a missing CRD
+// or namespace must not leave a CommGroup that cannot be deleted.
 func (r *cleaner) finalize(ctx context.Context, group *v1alpha1.CommGroup) (ctrl.Result, error) {
 	left := r.deleteAll(ctx, group)
 	if !controllerutil.ContainsFinalizer(group, v1alpha1.Finalizer) {
@@ -133,8 +133,8 @@ func (r *cleaner) withoutFinalizer(ctx context.Context, group *v1alpha1.CommGrou
 	return client.IgnoreNotFound(r.Client.Patch(ctx, group, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
 }
 
-// cleanUpAfter deletes what a group left behind that is no more. The garbage collector deletes what it owned; here go its
-// run pods at once, its marks on nodes, and the account of run pods.
+// cleanUpAfter deletes what a group left behind that is no more. The garbage collector deletes what it owned; here go
+// its run pods at once, its marks on nodes, and the account of run pods.
 func (r *cleaner) cleanUpAfter(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	// The cache may not have the group yet, and its run pods would go for nothing.
 	err := r.APIReader.Get(ctx, key, &v1alpha1.CommGroup{})
@@ -156,8 +156,9 @@ func (r *cleaner) cleanUpAfter(ctx context.Context, key types.NamespacedName) (c
 	return afterWrites(ctx, err, time.Time{}, r.Clock.Now())
 }
 
-// withoutAccess cleans up after a group of a served namespace that the manager may not read. Its rights there went with the
-// namespace, or a person took them: only where the namespace itself is gone, which is asked of the API server, the group is too.
+// withoutAccess cleans up after a group of a served namespace that the manager may not read. Its rights there went with
+// the namespace, or a person took them: only where the namespace itself is gone, which is asked of the API server, the
+// group is too.
 func (r *cleaner) withoutAccess(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	now := r.Clock.Now()
 	namespace, err := namespaceOf(ctx, r.APIReader, key.Namespace)
@@ -241,7 +242,8 @@ func (r *cleaner) liftMarksOf(ctx context.Context, key types.NamespacedName) err
 	return errors.Join(errs...)
 }
 
-// markersNamed are the UIDs of the groups of that name (namespace/name) that have made statements about nodes, in order.
+// markersNamed are the UIDs of the groups of that name (namespace/name) that have made statements about nodes, in
+// order.
 func markersNamed(nodes []corev1.Node, name string) []string {
 	found := map[string]bool{}
 	for i := range nodes {

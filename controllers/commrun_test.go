@@ -22,8 +22,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestNameOfACommRun: whoever may create CommRuns may have taken the name of the next one. What they have asked for, and what is another
-// group's, stays as it is.
+// TestNameOfACommRun: whoever may create CommRuns may have taken the name of the next one. What they have asked for,
+// and what is another group's, stays as it is.
 func TestNameOfACommRun(t *testing.T) {
 	group := testkit.Group()
 	owned := func(run *v1alpha1.CommRun, uid types.UID) *v1alpha1.CommRun {
@@ -108,8 +108,8 @@ func TestNameOfACommRun(t *testing.T) {
 	}
 }
 
-// TestRunLivesInItsCommRun plays a run to its end with an API server that refuses writes in between, and reads from the CommRun what the
-// run has measured.
+// TestRunLivesInItsCommRun plays a run to its end with an API server that refuses writes in between, and reads from the
+// CommRun what the run has measured.
 func TestRunLivesInItsCommRun(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(3))
 	w.settle()

@@ -42,8 +42,9 @@ type Decision struct {
 	Status    state.Status
 	// RunEvents speak of the CommRun's status, Events of the CommGroup's.
 	RunEvents, Events []decision.Event
-	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over would become worse;
-	// on others the run ends since they or their pods are not there; others are let go by the group's stage, or their pods are deleted.
+	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over
+	// would become worse; on others the run ends since they or their pods are not there; others are let go by the group's
+	// stage, or their pods are deleted.
 	restsOn []string
 	// running is the condition Running without what was refused.
 	running decision.Finding
@@ -117,7 +118,8 @@ func membersOf(group *state.Group, nodes []corev1.Node, cfg Config, now time.Tim
 	return members, accept.Overrides(accept.HostNetwork(accepted, group, cfg.PrivilegedNamespaces), &group.Spec), err
 }
 
-// commNodesOf are the CommNodes by node name, without those of a Node object that was deleted and created again under its name.
+// commNodesOf are the CommNodes by node name, without those of a Node object that was deleted and created again under
+// its name.
 func commNodesOf(commNodes []v1alpha1.CommNode, nodes []corev1.Node) map[string]*v1alpha1.CommNode {
 	uids := make(map[string]string, len(nodes))
 	for i := range nodes {

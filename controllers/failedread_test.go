@@ -31,8 +31,8 @@ func (f *failingReads) List(ctx context.Context, list client.ObjectList, opts ..
 	return f.Client.List(ctx, list, opts...)
 }
 
-// TestAFailedReadKeepsTheStatus: reads that fail for less than a minute change neither status nor events; longer ones turn the conditions
-// Unknown, and the grace begins again once a read has succeeded.
+// TestAFailedReadKeepsTheStatus: reads that fail for less than a minute change neither status nor events; longer ones
+// turn the conditions Unknown, and the grace begins again once a read has succeeded.
 func TestAFailedReadKeepsTheStatus(t *testing.T) {
 	group := testkit.Group()
 	nothing := func(client.Object) error { return nil }

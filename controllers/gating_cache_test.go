@@ -13,7 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// withStatements is the Node as the API server has it once the statements and their marks are written; an empty value removes one.
+// withStatements is the Node as the API server has it once the statements and their marks are written; an empty value
+// removes one.
 func withStatements(t testing.TB, node *corev1.Node, statements map[string]string, now time.Time) *corev1.Node {
 	t.Helper()
 	annotations := map[string]*string{}

@@ -56,7 +56,8 @@ func (w *world) again(value string) {
 	w.reportFacts()
 }
 
-// TestPassOnlyAfterTheGroupPassedWithoutTheCulprit: whoever was in no communicator over the group that passed has no pass of it.
+// TestPassOnlyAfterTheGroupPassedWithoutTheCulprit: whoever was in no communicator over the group that passed has no
+// pass of it.
 func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 	change := func(f func(*state.Group)) func(*state.Group) {
 		return func(g *state.Group) {
@@ -91,8 +92,8 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 	}
 }
 
-// TestSlowMarkStaysUntilSpeedIsJudged: a node that was slow over several nodes stays marked until it was held against others again, also
-// where another node hangs.
+// TestSlowMarkStaysUntilSpeedIsJudged: a node that was slow over several nodes stays marked until it was held against
+// others again, also where another node hangs.
 func TestSlowMarkStaysUntilSpeedIsJudged(t *testing.T) {
 	for name, least := range map[string]int32{"the group without the culprit is formed": 1, "minMembers is all, so that it is not": 16} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,8 @@ func TestSlowMarkStaysUntilSpeedIsJudged(t *testing.T) {
 	}
 }
 
-// TestSlowMarkStaysWhereNothingIsCompared: where the others were not measured, a slow node's pass by itself lifts no mark.
+// TestSlowMarkStaysWhereNothingIsCompared: where the others were not measured, a slow node's pass by itself lifts no
+// mark.
 func TestSlowMarkStaysWhereNothingIsCompared(t *testing.T) {
 	g := testkit.Group()
 	g.Spec.Gating = enforced(50)
@@ -146,7 +148,8 @@ func TestSlowMarkStaysWhereNothingIsCompared(t *testing.T) {
 	}
 }
 
-// TestMarksOfRandomFaults: no node that is bad over several nodes carries Pass, and no good one Fail, whatever one or two faults there are.
+// TestMarksOfRandomFaults: no node that is bad over several nodes carries Pass, and no good one Fail, whatever one or
+// two faults there are.
 func TestMarksOfRandomFaults(t *testing.T) {
 	for seed := range testenv.Draws[uint64](15, 400) {
 		r := rand.New(rand.NewPCG(seed, 7))

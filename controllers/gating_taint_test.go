@@ -57,7 +57,8 @@ func TestNoGPUsOnATaintedNodeNamesTheTaint(t *testing.T) {
 	}
 }
 
-// TestTheSampleRuleFitsGating: the rule looks at the condition that gating sets, run pods tolerate its taint, and it never evicts.
+// TestTheSampleRuleFitsGating: the rule looks at the condition that gating sets, run pods tolerate its taint, and it
+// never evicts.
 func TestTheSampleRuleFitsGating(t *testing.T) {
 	data, err := os.ReadFile("../config/samples/node-readiness-rule.yaml")
 	if err != nil {

@@ -52,7 +52,8 @@ type world struct {
 	events     []decision.Event
 	decided    Decision
 	changes    map[string]int // how often a node was changed, by its name
-	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the look-ups.
+	// holders are other pods that hold GPUs of a node; others and claims are what other groups run; looks counts the
+	// look-ups.
 	holders map[string]string
 	// refused is a node whose pod of the group's stage the namespace refuses.
 	refused string
@@ -212,7 +213,8 @@ func (w *world) step() Decision {
 	return d
 }
 
-// refuseTwice panics where a text names a node, and again at the beginning of what was seen there: "Fail on a. node a: slow".
+// refuseTwice panics where a text names a node, and again at the beginning of what was seen there: "Fail on a. node a:
+// slow".
 func refuseTwice(text string) {
 	fields := strings.Fields(text)
 	for i, f := range fields {

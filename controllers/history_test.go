@@ -14,8 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestRunsOfAllOutlastRunsOfSome: however many nodes reboot or are tried again, the trend and the budget's estimate keep what they rest
-// on, the newest run is never lost, and archives go the same way.
+// TestRunsOfAllOutlastRunsOfSome: however many nodes reboot or are tried again, the trend and the budget's estimate
+// keep what they rest on, the newest run is never lost, and archives go the same way.
 func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
 	w := passedOnce(t, 3, func(g *state.Group) { g.Spec.Run.MaxGPUMinutesPerDay = 1_000_000 })
 	for i := range history.KeptWhole + 1 {
@@ -71,7 +71,8 @@ func TestHistoryTellsTheGroupsFirstFigure(t *testing.T) {
 	}
 }
 
-// TestHistoryOfRuns: runs that end are in the history with what they held, also where the status write after them is lost.
+// TestHistoryOfRuns: runs that end are in the history with what they held, also where the status write after them is
+// lost.
 func TestHistoryOfRuns(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.group.Spec.Run.MaxGPUMinutesPerDay = 10_000
@@ -109,8 +110,8 @@ func TestHistoryOfRuns(t *testing.T) {
 	if got := w.group.Status.Trend; got != v1alpha1.TrendUnknown {
 		t.Errorf("trend %q of one run", got)
 	}
-	// Aborted runs are in it, too, with what their pods have held by then: by run.state, and by a change of the spec, after which the
-	// next one begins at once.
+	// Aborted runs are in it, too, with what their pods have held by then: by run.state, and by a change of the spec,
+	// after which the next one begins at once.
 	w.request("now")
 	w.settle()
 	startPod(w.podOn(w.nodes[0].Name), w.nodes[0].Name, w.now)

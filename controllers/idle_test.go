@@ -167,8 +167,9 @@ func TestBusyNode(t *testing.T) {
 	}
 }
 
-// TestNodeThatCannotBeLookedAt: where the pods of a node cannot be listed its run waits as long as on a busy one, says why, and ends as
-// an Error: nobody knows whether it was busy. One that was seen busy stays so. The other node is measured meanwhile.
+// TestNodeThatCannotBeLookedAt: where the pods of a node cannot be listed its run waits as long as on a busy one, says
+// why, and ends as an Error: nobody knows whether it was busy. One that was seen busy stays so. The other node is
+// measured meanwhile.
 func TestNodeThatCannotBeLookedAt(t *testing.T) {
 	const why = "pods on node n00000: pods is forbidden"
 	for name, tc := range map[string]struct {
@@ -228,8 +229,8 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 	}
 }
 
-// TestRefusedLookHasADeadline: a manager that may not list pods of all namespaces does not give the run up to the queue's growing
-// pauses: it looks again each poll, and the run ends by its deadline.
+// TestRefusedLookHasADeadline: a manager that may not list pods of all namespaces does not give the run up to the
+// queue's growing pauses: it looks again each poll, and the run ends by its deadline.
 func TestRefusedLookHasADeadline(t *testing.T) {
 	nothing := func(client.Object) error { return nil }
 	r, c, _ := refusing(t, idleGroup(), &nothing)
@@ -304,8 +305,8 @@ func TestNoLookWithoutNeed(t *testing.T) {
 	}
 }
 
-// TestBusyNodesTakeNoPlaces: nodes that others use keep no idle one from its run, whether the run takes some of their GPUs or all,
-// and end in time themselves.
+// TestBusyNodesTakeNoPlaces: nodes that others use keep no idle one from its run, whether the run takes some of their
+// GPUs or all, and end in time themselves.
 func TestBusyNodesTakeNoPlaces(t *testing.T) {
 	for _, ranks := range []int32{4, 8} {
 		g := idleGroup()

@@ -77,7 +77,8 @@ func TestEndedPodsOfBadNodesAreKeptUntilTheNextRun(t *testing.T) {
 	}
 }
 
-// TestKeptPodOfAStaleResult: a node that rebooted has no verdict any more, and the log of what failed before is the more wanted.
+// TestKeptPodOfAStaleResult: a node that rebooted has no verdict any more, and the log of what failed before is the
+// more wanted.
 func TestKeptPodOfAStaleResult(t *testing.T) {
 	w := failedRun(t, 2, v1alpha1.VerdictFail)
 	w.group.Spec.Run.State = v1alpha1.RunSuspended // so that no run follows
@@ -128,8 +129,8 @@ func TestNoPodIsKeptThatStillRuns(t *testing.T) {
 	}
 }
 
-// TestLogOfTheCulpritIsKept: a member that the group goes on without gets its moment to end by itself, so that the log of what was
-// found is there; one that does not end so goes with its GPUs.
+// TestLogOfTheCulpritIsKept: a member that the group goes on without gets its moment to end by itself, so that the log
+// of what was found is there; one that does not end so goes with its GPUs.
 func TestLogOfTheCulpritIsKept(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		w := newGroupWorld(t, 6, faults{slowNodes: []int{5}}, nil)

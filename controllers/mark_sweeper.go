@@ -25,8 +25,8 @@ type MarkSweeper struct {
 	Now       func() time.Time
 	// Tick says when to sweep.
 	Tick <-chan time.Time
-	// Namespaces are the only ones that the manager serves, and may read; none means all. Marks of groups elsewhere are orphans too:
-	// no manager looks after them.
+	// Namespaces are the only ones that the manager serves, and may read; none means all. Marks of groups elsewhere are
+	// orphans too: no manager looks after them.
 	Namespaces []string
 	// Access to them. Marks of groups of a namespace that there is and that cannot be read stay.
 	Access *Access
@@ -54,8 +54,8 @@ func (m *MarkSweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep looks at all Nodes once. Before it takes a group for gone it asks the API server itself: the cache may not have it
-// yet.
+// Sweep looks at all Nodes once. Before it takes a group for gone it asks the API server itself: the cache may not have
+// it yet.
 func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	var nodes corev1.NodeList
 	if err := m.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

@@ -33,8 +33,8 @@ const memoryFolder = "COMMGROUP_MEMORY_FOLDER"
 const managerMemory = 1 << 30 / 10 * 9
 
 // BenchmarkManagerMemory is the resident memory of a process that holds what a manager's cache holds: one group with a
-// finished run, its Nodes and its CommTasks, each as large as those of the demo. It reads them from lists as an API server
-// gives them, and then decides and is scraped again and again. Each size is a process of its own.
+// finished run, its Nodes and its CommTasks, each as large as those of the demo. It reads them from lists as an API
+// server gives them, and then decides and is scraped again and again. Each size is a process of its own.
 func BenchmarkManagerMemory(b *testing.B) {
 	if folder := os.Getenv(memoryFolder); folder != "" {
 		liveAsManager(b, folder)

@@ -15,8 +15,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestReadsOfMissingPodsAreBounded: a few awaited pods that the cache lacks are read by name; many are listed, page by page. Either way
-// what the API server has is in the snapshot. What it does not have is asked for once a minute.
+// TestReadsOfMissingPodsAreBounded: a few awaited pods that the cache lacks are read by name; many are listed, page by
+// page. Either way what the API server has is in the snapshot. What it does not have is asked for once a minute.
 func TestReadsOfMissingPodsAreBounded(t *testing.T) {
 	const nodes = maxPodGets + 10
 	for name, tc := range map[string]struct {

@@ -30,9 +30,9 @@ const accessInterval = 30 * time.Second
 // ErrReadableAgain ends a manager that began without a namespace and may read it now: its next start serves it.
 var ErrReadableAgain = errors.New("namespaces that were left out at the start can be read now")
 
-// Access knows in which of the served namespaces the manager has the rights that its cache needs. A namespace whose Role or
-// RoleBinding was deleted, or that is gone itself, would keep the cache from filling, and so stop the operator for all others:
-// it is left out. A nil Access serves the whole cluster.
+// Access knows in which of the served namespaces the manager has the rights that its cache needs. A namespace whose
+// Role or RoleBinding was deleted, or that is gone itself, would keep the cache from filling, and so stop the operator
+// for all others: it is left out. A nil Access serves the whole cluster.
 type Access struct {
 	Client client.Client
 	Log    logr.Logger

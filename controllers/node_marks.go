@@ -19,12 +19,12 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// maxRefusals are how many Nodes the API server refuses before the others are not tried, where it has let none be written: one or two may
-// have an admission webhook of their own; without the right to write Nodes it refuses all.
+// maxRefusals are how many Nodes the API server refuses before the others are not tried, where it has let none be
+// written: one or two may have an admission webhook of their own; without the right to write Nodes it refuses all.
 const maxRefusals = 3
 
-// writeNodes brings the Nodes' annotations and marks to what they should be; the errors run parallel to the writes. A Node
-// that is gone is no error.
+// writeNodes brings the Nodes' annotations and marks to what they should be; the errors run parallel to the writes. A
+// Node that is gone is no error.
 func writeNodes(ctx context.Context, c client.Client, writes []gating.Write, now time.Time) []error {
 	var written, refused atomic.Int64
 	var last atomic.Pointer[error]
@@ -66,8 +66,8 @@ func writeNode(ctx context.Context, c client.Client, w *gating.Write, now time.T
 // forbiddenPause is between two tries to mark nodes where the API server forbids it.
 const forbiddenPause = time.Minute
 
-// applyNodeMarks writes the group's statements and the marks that follow, and tells of each node that was gated or is no
-// longer. The Node is the record of it, so that the events go out as soon as that is written.
+// applyNodeMarks writes the group's statements and the marks that follow, and tells of each node that was gated or is
+// no longer. The Node is the record of it, so that the events go out as soon as that is written.
 func (r *writer) applyNodeMarks(ctx context.Context, s *Snapshot, d *Decision) error {
 	key := gating.Key(string(s.Group.UID))
 	writes := make([]gating.Write, len(d.NodeMarks))

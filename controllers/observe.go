@@ -35,7 +35,8 @@ type observer struct {
 type Snapshot struct {
 	Now   time.Time
 	Group *state.Group
-	// Stored is the CommGroup as it was read, StoredRun the CommRun of the run that Group.Status.Run is; nil where there is none.
+	// Stored is the CommGroup as it was read, StoredRun the CommRun of the run that Group.Status.Run is; nil where there
+	// is none.
 	Stored    *v1alpha1.CommGroup
 	StoredRun *v1alpha1.CommRun
 	// RunDeleted: the CommRun of the group's latest run was deleted, and the run is known by the group's status alone.
@@ -47,15 +48,16 @@ type Snapshot struct {
 	// CommTasks and RunPods that carry the group's UID.
 	CommTasks []v1alpha1.CommTask
 	RunPods   []corev1.Pod
-	// OtherRunPods are those of other groups, of all namespaces, that are not over; Claims are the nodes that other groups'
-	// stages have.
+	// OtherRunPods are those of other groups, of all namespaces, that are not over; Claims are the nodes that other
+	// groups' stages have.
 	OtherRunPods []corev1.Pod
 	Claims       []sharing.Claim
 	// Looked is who holds GPUs on the nodes that were looked up, by node name; empty where nobody does. Nil before.
 	Looked map[string]string
 	// Unread are nodes that were to be looked up and whose pods could not be listed, with the API server's words.
 	Unread map[string]string
-	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so soon.
+	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so
+	// soon.
 	BusyAt map[string]time.Time
 	// ConfigMap of the name that settings are published under, nil where none was found.
 	ConfigMap *corev1.ConfigMap
@@ -67,7 +69,8 @@ type Snapshot struct {
 	OwnedConfigMaps []string
 	// Runs are the group's CommRuns, those too that have not started.
 	Runs []v1alpha1.CommRun
-	// StartRefused says why the API server takes no CommRun for the run that is to start; nil where it was not tried, or does.
+	// StartRefused says why the API server takes no CommRun for the run that is to start; nil where it was not tried, or
+	// does.
 	StartRefused error
 	// ListError is set when a part could not be read; nothing may be concluded then.
 	ListError error
@@ -165,9 +168,9 @@ func (r *observer) readRuns(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// missingPods names the pods that a CommTask awaits a report of and the cache does not have. They may have been deleted; or the
-// cache has the CommTask already and not yet the pod, as in a manager that just took over. Only the API itself can tell, and a run
-// that was closed by mistake stays closed.
+// missingPods names the pods that a CommTask awaits a report of and the cache does not have. They may have been
+// deleted; or the cache has the CommTask already and not yet the pod, as in a manager that just took over. Only the API
+// itself can tell, and a run that was closed by mistake stays closed.
 func missingPods(s *Snapshot) []string {
 	cached := make(map[string]bool, len(s.RunPods))
 	for i := range s.RunPods {
@@ -199,12 +202,12 @@ func missingPods(s *Snapshot) []string {
 // maxPodGets is how many missing pods are read one by one; more are listed.
 const maxPodGets = 64
 
-// goneHolds is how long the API server's answer holds that it has no such pod. Pods that stay missing, as where their CommTasks
-// cannot be written, are then no list of thousands of pods in each reconcile.
+// goneHolds is how long the API server's answer holds that it has no such pod. Pods that stay missing, as where their
+// CommTasks cannot be written, are then no list of thousands of pods in each reconcile.
 const goneHolds = refusedRetry
 
-// gonePods is when the API server was last asked for awaited pods that it did not have, by group. No decision needs it: it spares
-// reads, and a new manager does without.
+// gonePods is when the API server was last asked for awaited pods that it did not have, by group. No decision needs it:
+// it spares reads, and a new manager does without.
 type gonePods struct {
 	lock   sync.Mutex
 	groups map[types.NamespacedName]map[string]time.Time

@@ -21,7 +21,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// oldCache is a manager's client whose cache has an object as it was, while it lags; all else is as the API server has it.
+// oldCache is a manager's client whose cache has an object as it was, while it lags; all else is as the API server has
+// it.
 type oldCache struct {
 	api client.Client
 	old map[client.ObjectKey]client.Object
@@ -123,8 +124,8 @@ func storedGroup(t *testing.T, c client.Reader, key client.ObjectKey) *state.Gro
 	return group
 }
 
-// TestOldGroupTakesNothingAway: a manager whose cache has an older CommGroup than the API server deletes nothing by it, tells nothing,
-// and looks again soon.
+// TestOldGroupTakesNothingAway: a manager whose cache has an older CommGroup than the API server deletes nothing by it,
+// tells nothing, and looks again soon.
 func TestOldGroupTakesNothingAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state string
@@ -170,8 +171,8 @@ func TestOldGroupTakesNothingAway(t *testing.T) {
 	}
 }
 
-// TestOldCommTaskNamesNobody: a node's report has come and its pod is gone because of that; a manager whose cache has the CommTask
-// without the report neither closes the run on the node nor names it.
+// TestOldCommTaskNamesNobody: a node's report has come and its pod is gone because of that; a manager whose cache has
+// the CommTask without the report neither closes the run on the node nor names it.
 func TestOldCommTaskNamesNobody(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	node := w.nodes[0].Name

@@ -23,8 +23,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// isPlanned says whether a CommTask of the pod's namespace and group controls it. Anybody may label a pod as one of a run: one that is on no
-// node holds no GPU, and must not keep a node from others.
+// isPlanned says whether a CommTask of the pod's namespace and group controls it. Anybody may label a pod as one of a
+// run: one that is on no node holds no GPU, and must not keep a node from others.
 func (r *observer) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "CommTask" {
@@ -80,8 +80,8 @@ func (r *observer) gatherOthers(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none but run
-// pods. A node whose pods cannot be listed waits as a busy one does: not known is not free.
+// lookAt asks the API itself which pods on the nodes hold GPUs that are not of this group's runs: the cache has none
+// but run pods. A node whose pods cannot be listed waits as a busy one does: not known is not free.
 func (r *observer) lookAt(ctx context.Context, s *Snapshot, nodes []string) error {
 	holders := make([]string, len(nodes))
 	at := make(map[string]int, len(nodes))
@@ -111,7 +111,8 @@ func (r *observer) lookAt(ctx context.Context, s *Snapshot, nodes []string) erro
 	return errors.Join(errs...)
 }
 
-// lookMemory is when nodes were last seen busy, by group. No decision needs it: it spares reads, and a new manager does without.
+// lookMemory is when nodes were last seen busy, by group. No decision needs it: it spares reads, and a new manager does
+// without.
 type lookMemory struct {
 	lock   sync.Mutex
 	groups map[types.NamespacedName]map[string]time.Time

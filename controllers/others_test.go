@@ -31,7 +31,8 @@ func runPodOfOther(node string) corev1.Pod {
 	return *pod
 }
 
-// TestOneRunANode: while another group's run is on a node, this one's waits and says for whom, at most for both deadlines.
+// TestOneRunANode: while another group's run is on a node, this one's waits and says for whom, at most for both
+// deadlines.
 func TestOneRunANode(t *testing.T) {
 	for name, set := range map[string]func(w *world, node string){
 		"a pod without a place yet": func(w *world, node string) { w.others = []corev1.Pod{runPodOfOther(node)} },
@@ -89,8 +90,8 @@ func TestPodsThatBarNobody(t *testing.T) {
 	}
 }
 
-// TestClaimOrder: of two groups that claim a node exactly one is ahead, whoever looks: the earlier, then the lesser UID; and a group
-// that has its nodes lets nobody go first.
+// TestClaimOrder: of two groups that claim a node exactly one is ahead, whoever looks: the earlier, then the lesser
+// UID; and a group that has its nodes lets nobody go first.
 func TestClaimOrder(t *testing.T) {
 	group := func(uid types.UID, stage v1alpha1.RunStage, since time.Time) *state.Group {
 		g := testkit.Group()
@@ -129,8 +130,8 @@ func TestClaimOrder(t *testing.T) {
 	}
 }
 
-// TestGroupStageAwaitsOthers: the stage begins once no other run is on any of its nodes; it makes no pod at all while a group that
-// is ahead has one of them; and both waits end.
+// TestGroupStageAwaitsOthers: the stage begins once no other run is on any of its nodes; it makes no pod at all while a
+// group that is ahead has one of them; and both waits end.
 func TestGroupStageAwaitsOthers(t *testing.T) {
 	group := testkit.SpanGroup(3, nil)
 	w := newWorld(group, testkit.Nodes(3))
@@ -179,8 +180,8 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	}
 }
 
-// TestFreeMembersAreFoundBehindBusyOnes: where others hold the GPUs of more members than one reconcile looks at, the free ones
-// behind them are looked at too and get their pods.
+// TestFreeMembersAreFoundBehindBusyOnes: where others hold the GPUs of more members than one reconcile looks at, the
+// free ones behind them are looked at too and get their pods.
 func TestFreeMembersAreFoundBehindBusyOnes(t *testing.T) {
 	const members, busy = sharing.MaxLooks + 40, sharing.MaxLooks + 10
 	group := testkit.SpanGroup(members, func(g *state.Group) {
@@ -256,8 +257,8 @@ func TestAwaitingOthersGoesByOneClock(t *testing.T) {
 	}
 }
 
-// TestOnlyPlannedPodsCount: a pod that is on no node keeps it from other groups only where a CommTask of its own namespace and group
-// controls it. Anybody may put the label on pods of their own.
+// TestOnlyPlannedPodsCount: a pod that is on no node keeps it from other groups only where a CommTask of its own
+// namespace and group controls it. Anybody may put the label on pods of their own.
 func TestOnlyPlannedPodsCount(t *testing.T) {
 	w := &groupWorld{world: newWorld(testkit.Group(), testkit.Nodes(1))}
 	r, cache := managerOf(t, w)

@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestOwnWakesEndWhatHoldsGPUs: the manager sleeps until the time that it asked for, and nothing else wakes it. That is enough: at each
-// end of a grace or a deadline it is there.
+// TestOwnWakesEndWhatHoldsGPUs: the manager sleeps until the time that it asked for, and nothing else wakes it. That is
+// enough: at each end of a grace or a deadline it is there.
 func TestOwnWakesEndWhatHoldsGPUs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state  string
@@ -71,7 +71,8 @@ func (w *groupWorld) endTold() {
 	w.settle()
 }
 
-// TestChangedSpecProvesNothingWhileSuspended: what passed was another spec, and no run follows while the group is suspended.
+// TestChangedSpecProvesNothingWhileSuspended: what passed was another spec, and no run follows while the group is
+// suspended.
 func TestChangedSpecProvesNothingWhileSuspended(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	w.setState(v1alpha1.RunSuspended)

@@ -28,12 +28,13 @@ const (
 	slowRetry = time.Second
 )
 
-// decisionCostPerMember is about what one reconcile costs for each member: 1.85 s at 12,500 with gating (docs/benchmarks.md).
+// decisionCostPerMember is about what one reconcile costs for each member: 1.85 s at 12,500 with gating
+// (docs/benchmarks.md).
 const decisionCostPerMember = 150 * time.Microsecond
 
-// minReconcileInterval is the least time between the end of a group's reconcile and the begin of the next one. It is as long as the
-// reconcile itself may take, so that events of one group, whoever causes them, take at most half of one worker. Groups that cost
-// less than minWake have none.
+// minReconcileInterval is the least time between the end of a group's reconcile and the begin of the next one. It is as
+// long as the reconcile itself may take, so that events of one group, whoever causes them, take at most half of one
+// worker. Groups that cost less than minWake have none.
 func minReconcileInterval(members int) time.Duration {
 	if interval := time.Duration(members) * decisionCostPerMember; interval >= minWake {
 		return interval
@@ -41,8 +42,8 @@ func minReconcileInterval(members int) time.Duration {
 	return 0
 }
 
-// pacer knows when each large group may be reconciled next, and keeps slow groups from taking all workers. No decision needs it: a
-// new manager does without.
+// pacer knows when each large group may be reconciled next, and keeps slow groups from taking all workers. No decision
+// needs it: a new manager does without.
 type pacer struct {
 	// slowWorkers is how many workers slow groups may hold at once; zero for any number.
 	slowWorkers int
@@ -91,7 +92,8 @@ func (p *pacer) forget(group types.NamespacedName) {
 	delete(p.groups, group)
 }
 
-// begin takes a worker for a reconcile; end gives it back. Not ok where the group is slow, and slow groups hold as many as they may.
+// begin takes a worker for a reconcile; end gives it back. Not ok where the group is slow, and slow groups hold as many
+// as they may.
 func (p *pacer) begin(group types.NamespacedName, now time.Time) (end func(time.Time), ok bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -122,8 +124,8 @@ func (p *pacer) begin(group types.NamespacedName, now time.Time) (end func(time.
 	}, true
 }
 
-// paced accepts a new group at once, keeps the minimum interval between two reconciles of a large one, and keeps one worker free of
-// slow groups. A reconcile that has to wait is put off, not left out.
+// paced accepts a new group at once, keeps the minimum interval between two reconciles of a large one, and keeps one
+// worker free of slow groups. A reconcile that has to wait is put off, not left out.
 func (r *CommGroupReconciler) paced(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	switch accepted, err := r.accept(ctx, req.NamespacedName); {
 	case err != nil:

@@ -19,7 +19,8 @@ func (w *groupWorld) longFacts() {
 	w.settle()
 }
 
-// TestOwnWakesOfTheStage: it looks again by itself when the wait for its members ends, and when a pod's last report is due.
+// TestOwnWakesOfTheStage: it looks again by itself when the wait for its members ends, and when a pod's last report is
+// due.
 func TestOwnWakesOfTheStage(t *testing.T) {
 	w := tableWorld(t, fromWaiting)
 	w.longFacts()
@@ -35,8 +36,8 @@ func TestOwnWakesOfTheStage(t *testing.T) {
 	}
 }
 
-// TestAnotherSpecProvesNothingHoweverLateItsRunStarts: the spec changed while no monitor reported, so that its run starts when the status has
-// long seen the change.
+// TestAnotherSpecProvesNothingHoweverLateItsRunStarts: the spec changed while no monitor reported, so that its run
+// starts when the status has long seen the change.
 func TestAnotherSpecProvesNothingHoweverLateItsRunStarts(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	w.now = w.now.Add(time.Hour)
@@ -53,7 +54,8 @@ func TestAnotherSpecProvesNothingHoweverLateItsRunStarts(t *testing.T) {
 	}
 }
 
-// TestASpecThatJudgesOtherwiseProvesNothingAtOnce: what only judges changes together with a request; the verdict by it is not known yet.
+// TestASpecThatJudgesOtherwiseProvesNothingAtOnce: what only judges changes together with a request; the verdict by it
+// is not known yet.
 func TestASpecThatJudgesOtherwiseProvesNothingAtOnce(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	*w.group.Spec.Benchmark.NodeMinPercentOfMedian = 99

@@ -30,7 +30,8 @@ func TestOldStatusTakesNoStageAway(t *testing.T) {
 	takesNothingAway(t, w, past)
 }
 
-// TestNoNodeIsMeasuredThatARunOfAllMeasuresNext: once the members have changed, a run of the changed nodes takes no further node.
+// TestNoNodeIsMeasuredThatARunOfAllMeasuresNext: once the members have changed, a run of the changed nodes takes no
+// further node.
 func TestNoNodeIsMeasuredThatARunOfAllMeasuresNext(t *testing.T) {
 	w := readyWorld(t, 3)
 	w.reboot("n00001", "boot-2")
@@ -48,7 +49,8 @@ func TestNoNodeIsMeasuredThatARunOfAllMeasuresNext(t *testing.T) {
 	}
 }
 
-// TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured, and not before: right after a boot its GPUs are often not there yet.
+// TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured, and not before: right after a boot its GPUs are often not there
+// yet.
 func TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured(t *testing.T) {
 	w := readyWorld(t, 3)
 	w.reboot("n00001", "boot-2")
@@ -67,7 +69,8 @@ func TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured(t *testing.T) {
 	}
 }
 
-// TestALostResultTellsWhatToDo: a CommTask that someone deletes takes the node's result along; nothing measures it again by itself.
+// TestALostResultTellsWhatToDo: a CommTask that someone deletes takes the node's result along; nothing measures it
+// again by itself.
 func TestALostResultTellsWhatToDo(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
 		"CommTask": func(w *world) { delete(w.commTasks, v1alpha1.CommTaskName(w.group.Name, "n00001")) },
@@ -90,8 +93,8 @@ func TestALostResultTellsWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAReadyReportOfAnEarlierPodIsNoReadyMember: the agent was ready, its pod was lost while others were waited for, and the next one has not
-// started.
+// TestAReadyReportOfAnEarlierPodIsNoReadyMember: the agent was ready, its pod was lost while others were waited for,
+// and the next one has not started.
 func TestAReadyReportOfAnEarlierPodIsNoReadyMember(t *testing.T) {
 	w := tableWorld(t, fromWaiting)
 	w.settle()
@@ -137,7 +140,8 @@ func TestBinaryDataIsAChangeByHand(t *testing.T) {
 	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged)
 }
 
-// TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack: without its owner it would outlive the group, without its labels nobody finds it.
+// TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack: without its owner it would outlive the group, without its labels
+// nobody finds it.
 func TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack(t *testing.T) {
 	for name, lose := range map[string]func(*v1alpha1.CommTask){
 		"owner":         func(ct *v1alpha1.CommTask) { ct.OwnerReferences = nil },
@@ -162,8 +166,8 @@ func TestACommTaskThatLostWhatTiesItToTheGroupGetsItBack(t *testing.T) {
 	}
 }
 
-// TestATaskWhoseTestIsOverIsWithdrawn: a member is lost in a search, and with it the test that it was in; the agents that wait for it there are
-// told that nobody waits for theirs any more.
+// TestATaskWhoseTestIsOverIsWithdrawn: a member is lost in a search, and with it the test that it was in; the agents
+// that wait for it there are told that nobody waits for theirs any more.
 func TestATaskWhoseTestIsOverIsWithdrawn(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{hangNodes: []int{5}}, nil)
 	w.playUntil(func() bool {
@@ -194,7 +198,8 @@ func TestATaskWhoseTestIsOverIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestAReasonThatMeansPassIsNone: an agent that could not take part, and gives a reason that would be good or none, makes no stage good.
+// TestAReasonThatMeansPassIsNone: an agent that could not take part, and gives a reason that would be good or none,
+// makes no stage good.
 func TestAReasonThatMeansPassIsNone(t *testing.T) {
 	for _, reason := range []string{"", v1alpha1.ReasonAllPassed} {
 		for want, spoil := range map[string]func(*groupWorld){
@@ -222,7 +227,8 @@ func TestAReasonThatMeansPassIsNone(t *testing.T) {
 	}
 }
 
-// TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver: the report is lost, and with it the time that its agent had to end by itself.
+// TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver: the report is lost, and with it the time that its agent had to end
+// by itself.
 func TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver(t *testing.T) {
 	w := tableWorld(t, fromRunning)
 	for i := range w.nodes {
@@ -240,8 +246,8 @@ func TestNoPodHoldsGPUsWithoutAResultOfARunThatIsOver(t *testing.T) {
 	}
 }
 
-// TestAPodThatDoesNotEndIsWaitedForAndNoLonger: run 2 waits on each node for the pod of run 1, which its kubelet does not end; the manager's own
-// wakes take it on, in the nodes' part and in the group's stage.
+// TestAPodThatDoesNotEndIsWaitedForAndNoLonger: run 2 waits on each node for the pod of run 1, which its kubelet does
+// not end; the manager's own wakes take it on, in the nodes' part and in the group's stage.
 func TestAPodThatDoesNotEndIsWaitedForAndNoLonger(t *testing.T) {
 	for _, state := range []string{fromRunning, fromStage} {
 		t.Run(state, func(t *testing.T) {
@@ -304,8 +310,8 @@ func TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode(t *testing.T) {
 	}
 }
 
-// TestOwnWakesCloseWhatNeverStarts: a monitor that never reports and a pod that never starts hold up a run until their deadlines, which the
-// manager keeps by its own wakes.
+// TestOwnWakesCloseWhatNeverStarts: a monitor that never reports and a pod that never starts hold up a run until their
+// deadlines, which the manager keeps by its own wakes.
 func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		silent bool

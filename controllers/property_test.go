@@ -22,10 +22,10 @@ import (
 )
 
 // TestRunInvariants plays random histories: agents that report or do not, pods that start, hang, fail or are deleted,
-// nodes that leave and come back, reboots and other changes of nodes, spec changes, requests, suspension. At every step at
-// most maxParallelNodes nodes hold GPUs, Pass means that every member's agent reported a pass, a group is never Ready with a
-// result of another boot, and a run of the changed nodes leaves alone whoever has a result that holds; and once the world
-// is left alone, every run ends.
+// nodes that leave and come back, reboots and other changes of nodes, spec changes, requests, suspension. At every step
+// at most maxParallelNodes nodes hold GPUs, Pass means that every member's agent reported a pass, a group is never
+// Ready with a result of another boot, and a run of the changed nodes leaves alone whoever has a result that holds; and
+// once the world is left alone, every run ends.
 func TestRunInvariants(t *testing.T) {
 	var seen tally
 	least := testenv.Draws(8, 50)
@@ -192,7 +192,8 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 	}
 }
 
-// factsOf is what the node's monitor would tell now. Each change makes another boot, and every third another driver, too.
+// factsOf is what the node's monitor would tell now. Each change makes another boot, and every third another driver,
+// too.
 func (w *world) factsOf(node string) *v1alpha1.NodeFacts {
 	f := testkit.Facts(w.now)
 	f.BootID = fmt.Sprint("boot-", w.changes[node])

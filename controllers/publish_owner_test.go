@@ -57,8 +57,8 @@ func samePublished(a, b *corev1.ConfigMap) bool {
 	return maps.Equal(a.Data, b.Data) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// TestChangedByHand: while a run proves the settings they are put back and an event says so; when none does, nothing can be put
-// back, and the ConfigMap is not called proven any more.
+// TestChangedByHand: while a run proves the settings they are put back and an event says so; when none does, nothing
+// can be put back, and the ConfigMap is not called proven any more.
 func TestChangedByHand(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(1))
 	w.settle()
@@ -167,7 +167,8 @@ func TestFormerNameStays(t *testing.T) {
 	}
 }
 
-// TestFormerNameStaysWhileNothingIsProven: a name that is changed after the results ceased to count is told beside what jobs still use.
+// TestFormerNameStaysWhileNothingIsProven: a name that is changed after the results ceased to count is told beside what
+// jobs still use.
 func TestFormerNameStaysWhileNothingIsProven(t *testing.T) {
 	w := passedOnce(t, 2, func(*state.Group) {})
 	former := w.group.Status.Published.ConfigMapName

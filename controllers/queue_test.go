@@ -27,9 +27,9 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}}
 }
 
-// TestBusyGroupsStarveNoOther: a group that the controller finds at its start, and that no event names again, is reconciled although
-// other groups always have the next event. In controller-runtime's priority queue it never was: its priority is below that of
-// events, and a requeue keeps it there. The limit is a number of reconciles, not a time.
+// TestBusyGroupsStarveNoOther: a group that the controller finds at its start, and that no event names again, is
+// reconciled although other groups always have the next event. In controller-runtime's priority queue it never was: its
+// priority is below that of events, and a requeue keeps it there. The limit is a number of reconciles, not a time.
 func TestBusyGroupsStarveNoOther(t *testing.T) {
 	const busy, limit = 16, 2000
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,8 +92,8 @@ func TestBusyGroupsStarveNoOther(t *testing.T) {
 	}
 }
 
-// TestSlowGroupsLeaveAWorker: the writes of sixteen groups never return, however few their members are. They hold all workers but one,
-// and a new group is accepted meanwhile.
+// TestSlowGroupsLeaveAWorker: the writes of sixteen groups never return, however few their members are. They hold all
+// workers but one, and a new group is accepted meanwhile.
 func TestSlowGroupsLeaveAWorker(t *testing.T) {
 	for _, members := range []int{2, quickMembers + 1} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) { slowGroupsLeaveAWorker(t, members) })
@@ -168,7 +168,8 @@ func count(m *sync.Map) (n int) {
 	return n
 }
 
-// TestPacerKnowsSlowGroups: a group is slow until one of its reconciles was quick, for a while after one that was not, and by its members.
+// TestPacerKnowsSlowGroups: a group is slow until one of its reconciles was quick, for a while after one that was not,
+// and by its members.
 func TestPacerKnowsSlowGroups(t *testing.T) {
 	now := time.Now()
 	large, small, other := types.NamespacedName{Name: "large"}, types.NamespacedName{Name: "small"}, types.NamespacedName{Name: "other"}

@@ -81,8 +81,8 @@ func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[stri
 	}, cache.api
 }
 
-// TestQuotaIsWaitedFor: a run pod that a quota has no room for waits up to startDeadlineSeconds, and gets its turn where the run's own
-// pods end before that. After the deadline the message says which maxParallelNodes would fit.
+// TestQuotaIsWaitedFor: a run pod that a quota has no room for waits up to startDeadlineSeconds, and gets its turn
+// where the run's own pods end before that. After the deadline the message says which maxParallelNodes would fit.
 func TestQuotaIsWaitedFor(t *testing.T) {
 	reconcile, api := quotaWorld(t, 1)
 	waiting := func(all map[string]*v1alpha1.RunAssignment) (n int) {

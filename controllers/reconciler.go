@@ -33,7 +33,8 @@ func New(with Dependencies) *CommGroupReconciler {
 const (
 	// minWake keeps a deadline that is just due from making the queue spin.
 	minWake = 100 * time.Millisecond
-	// refusedRetry is when a refused write is tried again at the latest. A quota or a policy changes without an event that wakes the group.
+	// refusedRetry is when a refused write is tried again at the latest. A quota or a policy changes without an event that
+	// wakes the group.
 	refusedRetry = time.Minute
 	// minRefusedRetry keeps a deadline that is due, and whose write is refused, from repeating that write at minWake.
 	minRefusedRetry = time.Second
@@ -148,11 +149,12 @@ func held(s *Snapshot, d *Decision, refused *v1alpha1.RunRefusal) Decision {
 	return out
 }
 
-// readGrace is how long reads may fail before the status says so. A restart of the API server, or the loss of a connection, takes less;
-// until then the status stays as it was last known.
+// readGrace is how long reads may fail before the status says so. A restart of the API server, or the loss of a
+// connection, takes less; until then the status stays as it was last known.
 const readGrace = time.Minute
 
-// couldNotRead returns the error of the reads, and writes the decision's status, Unknown in all, once they have failed for readGrace.
+// couldNotRead returns the error of the reads, and writes the decision's status, Unknown in all, once they have failed
+// for readGrace.
 func (r *CommGroupReconciler) couldNotRead(ctx context.Context, s *Snapshot, d *Decision) error {
 	key := client.ObjectKeyFromObject(s.Group)
 	err := fmt.Errorf("commgroup %s: %w", key, s.ListError)
@@ -188,9 +190,10 @@ func (f *failedReads) forget(group types.NamespacedName) {
 	delete(f.groups, group)
 }
 
-// afterWrites returns when to reconcile again after the writes returned err; wakeAt is the decision's next wake-up, zero for none.
-// A refusal is in the conditions, or in the log alone where the status is refused, and lasts until somebody acts. It is no error of the
-// reconcile: the back-off of one would replace the wake-up, and a run's deadline would be seen late.
+// afterWrites returns when to reconcile again after the writes returned err; wakeAt is the decision's next wake-up,
+// zero for none. A refusal is in the conditions, or in the log alone where the status is refused, and lasts until
+// somebody acts. It is no error of the reconcile: the back-off of one would replace the wake-up, and a run's deadline
+// would be seen late.
 func afterWrites(ctx context.Context, err error, wakeAt, now time.Time) (ctrl.Result, error) {
 	switch {
 	case err == nil && wakeAt.IsZero():

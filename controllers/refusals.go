@@ -19,8 +19,9 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's log is
-// not read by those who own a group. They last as long as the writes are refused: the conditions are computed anew each time.
+// refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's
+// log is not read by those who own a group. They last as long as the writes are refused: the conditions are computed
+// anew each time.
 type refusals struct {
 	// CommTasks are writes of CommTasks, others all else that no condition of its own tells of.
 	commTasks []refusal
@@ -35,7 +36,8 @@ type refusal struct {
 	err  error
 }
 
-// refusedWordsBytes of the API server's words are told; its answer to a bad DaemonSet may be long, and the next step is to follow.
+// refusedWordsBytes of the API server's words are told; its answer to a bad DaemonSet may be long, and the next step is
+// to follow.
 const refusedWordsBytes = 600
 
 // refusedNext is the next step where nothing better is known.
@@ -44,8 +46,8 @@ const refusedNext = "Mend what these words name: a quota, an admission policy or
 // errTaken: an object that is not the group's has the name of one of its own.
 var errTaken = errors.New("the name is taken")
 
-// refuses says whether the API server does not take a write, so that to try again helps only once a person has acted. Conflicts,
-// timeouts, too many requests and a server that cannot be reached end by themselves.
+// refuses says whether the API server does not take a write, so that to try again helps only once a person has acted.
+// Conflicts, timeouts, too many requests and a server that cannot be reached end by themselves.
 func refuses(err error) bool {
 	var answer apierrors.APIStatus
 	switch {
@@ -62,8 +64,8 @@ func refuses(err error) bool {
 	}
 }
 
-// onlyRefusals says whether err is a refusal or joins nothing but refusals. An error that ends by itself among them is retried
-// sooner.
+// onlyRefusals says whether err is a refusal or joins nothing but refusals. An error that ends by itself among them is
+// retried sooner.
 func onlyRefusals(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		found := false
@@ -132,7 +134,8 @@ func (r *refusals) tell(d *Decision, group *state.Group, now time.Time) {
 // maxRefusedNodes is how many nodes a RunRefusal names.
 const maxRefusedNodes = 64
 
-// note writes down in the run since when CommTasks are refused: what is in the status is all that the next decision knows of it.
+// note writes down in the run since when CommTasks are refused: what is in the status is all that the next decision
+// knows of it.
 func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
 	if len(r.commTasks) == 0 {
 		if run.Phase == v1alpha1.RunPhaseRunning { // one that ends has nodes that it gave up
@@ -152,8 +155,8 @@ func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
 	run.Refused = next
 }
 
-// configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer came
-// first with is looked at again at once, and until then the last status holds.
+// configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer
+// came first with is looked at again at once, and until then the last status holds.
 func configMapRefused(d *Decision, group *state.Group, now time.Time, err error) {
 	name := d.ConfigMap.Name
 	d.Status.Published = group.Status.Published

@@ -18,9 +18,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestRefusedPodsAreNotSentAgainAtOnce: pods that the API server refuses are listed and sent once a minute, however often the group is
-// reconciled; what refuses every pod of the namespace is met by as many as are sent at once. A pod that ends, another run, or an answer
-// that ends by itself has them sent again.
+// TestRefusedPodsAreNotSentAgainAtOnce: pods that the API server refuses are listed and sent once a minute, however
+// often the group is reconciled; what refuses every pod of the namespace is met by as many as are sent at once. A pod
+// that ends, another run, or an answer that ends by itself has them sent again.
 func TestRefusedPodsAreNotSentAgainAtOnce(t *testing.T) {
 	const nodes = 3 * maxWritesAtOnce
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("violates PodSecurity"))

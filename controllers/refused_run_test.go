@@ -24,7 +24,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// refusedRun is a group of four nodes whose monitors report, and whose run pods pass as soon as they are there, unless they stay.
+// refusedRun is a group of four nodes whose monitors report, and whose run pods pass as soon as they are there, unless
+// they stay.
 type refusedRun struct {
 	*testing.T
 	r     *CommGroupReconciler
@@ -79,8 +80,9 @@ func (w *refusedRun) step() (state.Status, time.Duration) {
 	return storedGroup(w.T, w.api, client.ObjectKeyFromObject(w.group)).Status, result.RequeueAfter
 }
 
-// TestARunEndsWhateverIsRefused: a run whose writes are refused ends within twice startDeadlineSeconds. Nodes that have a result keep it,
-// the others count as Error without a culprit, the words say what refused them, and later reconciles say the same.
+// TestARunEndsWhateverIsRefused: a run whose writes are refused ends within twice startDeadlineSeconds. Nodes that have
+// a result keep it, the others count as Error without a culprit, the words say what refused them, and later reconciles
+// say the same.
 func TestARunEndsWhateverIsRefused(t *testing.T) {
 	away := apierrors.NewInternalError(errors.New("failed calling webhook: connection refused"))
 	isCommTask := func(o client.Object) bool { _, ok := o.(*v1alpha1.CommTask); return ok }
@@ -233,8 +235,8 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 	}
 }
 
-// TestGroupStageWithoutARefusedMember: the group's stage goes on without a member whose CommTask is refused, and the run ends by its verdict;
-// once the CommTask is taken in the middle of it, nothing changes for the run.
+// TestGroupStageWithoutARefusedMember: the group's stage goes on without a member whose CommTask is refused, and the
+// run ends by its verdict; once the CommTask is taken in the middle of it, nothing changes for the run.
 func TestGroupStageWithoutARefusedMember(t *testing.T) {
 	const refused = 3
 	for name, taken := range map[string]v1alpha1.RunStage{"for good": "", "until the members are awaited": v1alpha1.StageWaitingForMembers, "until its test": v1alpha1.StageGroup} {
@@ -269,8 +271,8 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 	}
 }
 
-// TestARunForARefusedNodeIsNotRepeatedAtOnce: a node whose result no longer counts has a run of its own. Where that gave the node up since
-// its CommTask is refused, the next one comes an hour later, by itself.
+// TestARunForARefusedNodeIsNotRepeatedAtOnce: a node whose result no longer counts has a run of its own. Where that
+// gave the node up since its CommTask is refused, the next one comes an hour later, by itself.
 func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 	w := newRefusedRun(t, testkit.Group())
 	refusing := false
@@ -315,7 +317,8 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 	until("run 3", 2*time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return over(3)(run) && run.Verdict == v1alpha1.VerdictPass })
 }
 
-// TestARefusedCommRunKeepsNoCommTaskBack: without a run, too, a member has its CommTask, and a monitor that stays silent is named.
+// TestARefusedCommRunKeepsNoCommTaskBack: without a run, too, a member has its CommTask, and a monitor that stays
+// silent is named.
 func TestARefusedCommRunKeepsNoCommTaskBack(t *testing.T) {
 	group := testkit.Group()
 	group.Spec.Members.MinMembers = 3

@@ -81,8 +81,8 @@ func refusing(t *testing.T, group *state.Group, refuse *func(client.Object) erro
 	return New(Dependencies{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testkit.Now), Config: testConfig}), c, recorder
 }
 
-// TestRefusedWritesAreToldAndTakenBack: what the API server refuses is a condition with its words and one event; the same
-// refusal again changes nothing in the status, and once it is over the condition is what the children say.
+// TestRefusedWritesAreToldAndTakenBack: what the API server refuses is a condition with its words and one event; the
+// same refusal again changes nothing in the status, and once it is over the condition is what the children say.
 func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 	for reason, refused := range map[string]client.Object{
 		v1alpha1.ReasonCommTasksRefused: &v1alpha1.CommTask{},
@@ -146,7 +146,8 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 	}
 }
 
-// TestOtherRefusedWritesAreARemark: what has no condition of its own is told in Running, once as an event, and goes with the refusal.
+// TestOtherRefusedWritesAreARemark: what has no condition of its own is told in Running, once as an event, and goes
+// with the refusal.
 func TestOtherRefusedWritesAreARemark(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()
@@ -176,8 +177,8 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 	}
 }
 
-// TestRefusedClosureIsTold: where a run may not end since a CommTask cannot be written, the status keeps all but the conditions that
-// say so.
+// TestRefusedClosureIsTold: where a run may not end since a CommTask cannot be written, the status keeps all but the
+// conditions that say so.
 func TestRefusedClosureIsTold(t *testing.T) {
 	w := newWorld(testkit.Group(), testkit.Nodes(2))
 	w.settle()

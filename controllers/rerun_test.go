@@ -233,8 +233,8 @@ func TestFailingNodeIsTheLouderNews(t *testing.T) {
 	}
 }
 
-// TestClosedNodeIsDueAfterAReboot: a node that ended in an error is measured again once it was rebooted, but not without end,
-// since the run may be what brings it down.
+// TestClosedNodeIsDueAfterAReboot: a node that ended in an error is measured again once it was rebooted, but not
+// without end, since the run may be what brings it down.
 func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	w := readyWorld(t, 2)
 	w.reboot("n00001", "boot-2")
@@ -362,7 +362,8 @@ func TestObjectsOfOlderVersions(t *testing.T) {
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
 
-// TestAnotherPlanOfANewVersion: where the operator now plans otherwise, results of the old plan do not stand beside new ones.
+// TestAnotherPlanOfANewVersion: where the operator now plans otherwise, results of the old plan do not stand beside new
+// ones.
 func TestAnotherPlanOfANewVersion(t *testing.T) {
 	w := readyWorld(t, 2)
 	w.group.Status.Run.SpecHash = "of-an-older-version"
@@ -410,8 +411,8 @@ func TestChangedNodeLeaves(t *testing.T) {
 	}
 }
 
-// TestNodeThatCouldNotBeMeasuredIsRunOnceItCan: without GPUs or without its monitor a node's part of the run ends in Error; once
-// both are there, a run of just that node follows, a bounded number of times.
+// TestNodeThatCouldNotBeMeasuredIsRunOnceItCan: without GPUs or without its monitor a node's part of the run ends in
+// Error; once both are there, a run of just that node follows, a bounded number of times.
 func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 	for name, set := range map[string]func(w *world, well bool){
 		v1alpha1.ReasonNoGPUResource: func(w *world, well bool) {

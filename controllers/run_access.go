@@ -19,8 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runpod"
 )
 
-// errNotOurs: an account or binding of the run pods' name is someone else's. Run pods would have whatever rights it has, so none are
-// made, and it is neither changed nor deleted.
+// errNotOurs: an account or binding of the run pods' name is someone else's. Run pods would have whatever rights it
+// has, so none are made, and it is neither changed nor deleted.
 var errNotOurs = errors.New("it lacks the label " + objects.ManagedByLabel + "=" + objects.ManagedBy + ", so it is not this operator's")
 
 // ensureRunAccess gives the namespace's run pods an account that may write its CommTasks' status, and nothing else.
@@ -69,8 +69,8 @@ func ours(object client.Object) bool {
 	return object.GetLabels()[objects.ManagedByLabel] == objects.ManagedBy
 }
 
-// closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again would not help
-// until a person has acted. The group's stage is held by its deadline for members.
+// closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again
+// would not help until a person has acted. The group's stage is held by its deadline for members.
 func (r *writer) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decision, cause error) error {
 	byUID := make(map[types.UID]*v1alpha1.CommTask, len(s.CommTasks))
 	for i := range s.CommTasks {
@@ -91,7 +91,8 @@ func (r *writer) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decisio
 	return errors.Join(errs...)
 }
 
-// deleteRunAccess removes the account of run pods unless another group of the namespace needs it, or it is not this operator's.
+// deleteRunAccess removes the account of run pods unless another group of the namespace needs it, or it is not this
+// operator's.
 func (r *writer) deleteRunAccess(ctx context.Context, group *v1alpha1.CommGroup) error {
 	var groups v1alpha1.CommGroupList
 	if err := r.Client.List(ctx, &groups, client.InNamespace(group.Namespace)); err != nil {

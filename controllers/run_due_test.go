@@ -46,8 +46,8 @@ func (w *world) runningSays() string {
 	return ""
 }
 
-// TestARunOfSomeNodesTakesNoScheduledRunsPlace: a node that reboots between the schedule's time and the delayed start is measured,
-// and the scheduled run of all comes all the same, at its time, once a day.
+// TestARunOfSomeNodesTakesNoScheduledRunsPlace: a node that reboots between the schedule's time and the delayed start
+// is measured, and the scheduled run of all comes all the same, at its time, once a day.
 func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 	w := passedOnce(t, 3, func(g *state.Group) { g.Spec.Run.Schedule, g.Spec.Run.JitterSeconds = "0 2 * * *", 3600 })
 	boot, some := "boot-1", 0
@@ -89,7 +89,8 @@ func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 	}
 }
 
-// TestScheduleCountsFromTheLastRunOfAll, from its end, also where the history no longer has it; and from when the line was written.
+// TestScheduleCountsFromTheLastRunOfAll, from its end, also where the history no longer has it; and from when the line
+// was written.
 func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 	hour := func(hours int) *metav1.Time { return decision.Stamp(testkit.Now.Add(time.Duration(hours) * time.Hour)) }
 	past := func(start, end int, trigger string) v1alpha1.RunSummary {
@@ -129,8 +130,8 @@ func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 	}
 }
 
-// TestChangeOfScheduleStartsNoRun: a line that is written at noon, whatever it was before, starts no run at noon, and one at its next
-// time.
+// TestChangeOfScheduleStartsNoRun: a line that is written at noon, whatever it was before, starts no run at noon, and
+// one at its next time.
 func TestChangeOfScheduleStartsNoRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after string
@@ -196,8 +197,8 @@ func TestScheduleShorterThanTheRun(t *testing.T) {
 	}
 }
 
-// TestAChangedNodeNeedNotWaitForTheRunOfAll: where the scheduled run has to wait, the small one that may start starts, and the
-// scheduled one stays due.
+// TestAChangedNodeNeedNotWaitForTheRunOfAll: where the scheduled run has to wait, the small one that may start starts,
+// and the scheduled one stays due.
 func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		minutes int64 // that the last run of all took
@@ -247,8 +248,8 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 	}
 }
 
-// TestAChangedNodeNeedNotWaitForARequest: where the run that a person asked for waits for monitors, the changed node that can be measured
-// is, within the budget; the request stays, and starts once the monitors are back.
+// TestAChangedNodeNeedNotWaitForARequest: where the run that a person asked for waits for monitors, the changed node
+// that can be measured is, within the budget; the request stays, and starts once the monitors are back.
 func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 	for name, used := range map[string]int64{"it fits today": 0, "it does not": 1000} {
 		t.Run(name, func(t *testing.T) {
@@ -287,8 +288,8 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 	}
 }
 
-// TestSuspendedRun: spec.suspend of a CommRun ends its pods and blames nobody; no other run starts meanwhile, and the run starts again from
-// its beginning once it is false.
+// TestSuspendedRun: spec.suspend of a CommRun ends its pods and blames nobody; no other run starts meanwhile, and the
+// run starts again from its beginning once it is false.
 func TestSuspendedRun(t *testing.T) {
 	w := passedOnce(t, 2, func(*state.Group) {})
 	w.request("before-the-upgrade")
@@ -362,7 +363,8 @@ func TestARequestIsToldBesideWhatGoesFirst(t *testing.T) {
 	}
 }
 
-// TestBudgetOfAGroupsStage: whoever a run is for, its stage over several nodes takes all members, and the budget is asked for that.
+// TestBudgetOfAGroupsStage: whoever a run is for, its stage over several nodes takes all members, and the budget is
+// asked for that.
 func TestBudgetOfAGroupsStage(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, func(g *state.Group) { g.Spec.Run.MaxGPUMinutesPerDay = 1000 })
 	w.play()
@@ -384,8 +386,8 @@ func TestBudgetOfAGroupsStage(t *testing.T) {
 	}
 }
 
-// TestNodesWithoutAPlaceWaitForTheSchedule: where the group was formed without them, a retry would form it over all members again;
-// without a schedule, or without a group, nothing else would measure them.
+// TestNodesWithoutAPlaceWaitForTheSchedule: where the group was formed without them, a retry would form it over all
+// members again; without a schedule, or without a group, nothing else would measure them.
 func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 	for name, tc := range map[string]struct {
 		schedule   string

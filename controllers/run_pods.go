@@ -23,8 +23,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago,
-// and at most maxParallelNodes nodes may hold GPUs. Pods that were refused less than a minute ago are neither looked for nor sent.
+// createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago, and
+// at most maxParallelNodes nodes may hold GPUs. Pods that were refused less than a minute ago are neither looked for
+// nor sent.
 func (r *writer) createPods(ctx context.Context, s *Snapshot, d *Decision) error {
 	key := client.ObjectKeyFromObject(s.Group)
 	known := r.podsRefused.of(key, s)
@@ -82,8 +83,8 @@ func (r *writer) createPods(ctx context.Context, s *Snapshot, d *Decision) error
 	return errors.Join(errs...)
 }
 
-// createMissing makes those of the pods that are not there yet and have a place, and returns them with their errors. What is refused is
-// added to known.
+// createMissing makes those of the pods that are not there yet and have a place, and returns them with their errors.
+// What is refused is added to known.
 func (r *writer) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.Pod, known *podRefusal) (missing []*corev1.Pod, errs []error, err error) {
 	live, err := r.liveRunPods(ctx, s.Group)
 	if err != nil {
@@ -103,7 +104,8 @@ func (r *writer) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.
 		missing = append(missing, pod)
 		taken++
 	}
-	// The pods of a namespace are alike to its quota, and to a webhook that is away: after one refusal the others need not be sent.
+	// The pods of a namespace are alike to its quota, and to a webhook that is away: after one refusal the others need not
+	// be sent.
 	var all atomic.Pointer[error]
 	errs = atOnce(missing, func(pod *corev1.Pod) error {
 		if refused := all.Load(); refused != nil {
@@ -163,16 +165,18 @@ func (r *writer) closeNotStarted(ctx context.Context, ct *v1alpha1.CommTask, s *
 	return r.writeCommTask(ctx, commrun.Change{Current: ct, Desired: desired})
 }
 
-// quotaExceeded says whether a ResourceQuota has no room for a pod now. The API server has no status cause of its own for that; its
-// quota admission begins the text so (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go). A quota that demands fields
-// which the pod lacks ("failed quota") stays a refusal, since no wait helps.
+// quotaExceeded says whether a ResourceQuota has no room for a pod now. The API server has no status cause of its own
+// for that; its quota admission begins the text so (k8s.io/apiserver,
+// pkg/admission/plugin/resourcequota/controller.go). A quota that demands fields which the pod lacks ("failed quota")
+// stays a refusal, since no wait helps.
 func quotaExceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), exceededQuota)
 }
 
 const exceededQuota = "exceeded quota"
 
-// quotaMessage says that the quota refused the pod, and what would fit it. admitted are the run's own pods that hold part of the quota.
+// quotaMessage says that the quota refused the pod, and what would fit it. admitted are the run's own pods that hold
+// part of the quota.
 func quotaMessage(cause error, admitted int, maxParallelNodes int32) string {
 	fits := "None of the run's own pods hold any of it, so that no smaller run.maxParallelNodes would fit: raise the quota, or end what uses it."
 	if admitted > 0 && admitted < int(maxParallelNodes) {
@@ -208,7 +212,8 @@ type podRefusal struct {
 	// pods by name, with why; all is why no pod of the run is taken, as by a quota.
 	pods map[string]error
 	all  error
-	// alive are the group's pods that held GPUs then; once there are fewer, a quota may have room again. admitted are those of nodes alone.
+	// alive are the group's pods that held GPUs then; once there are fewer, a quota may have room again. admitted are
+	// those of nodes alone.
 	alive, admitted int
 }
 
@@ -220,8 +225,8 @@ func (k *podRefusal) why(pod *corev1.Pod) error {
 	return k.all
 }
 
-// refusedPods is the refusal of each group's pods. No decision needs it: it spares a list of thousands of pods, and as many writes, in
-// each reconcile, and a new manager does without.
+// refusedPods is the refusal of each group's pods. No decision needs it: it spares a list of thousands of pods, and as
+// many writes, in each reconcile, and a new manager does without.
 type refusedPods struct {
 	lock   sync.Mutex
 	groups map[types.NamespacedName]podRefusal

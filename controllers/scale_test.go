@@ -110,8 +110,8 @@ func BenchmarkDecide12500(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideGroup12500 is one whole decision for 12,500 members of span Group while the group's stage searches for a node
-// that hangs: all sessions are there, tests are under way, and nothing was reported since.
+// BenchmarkDecideGroup12500 is one whole decision for 12,500 members of span Group while the group's stage searches for
+// a node that hangs: all sessions are there, tests are under way, and nothing was reported since.
 func BenchmarkDecideGroup12500(b *testing.B) {
 	w := newGroupWorld(b, 12_500, faults{hangNodes: []int{777}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
 	for w.span() == nil || w.span().Stage != v1alpha1.StageLocalizing {
@@ -143,8 +143,8 @@ func cost(s *Snapshot) (objects, bytes uint64) {
 	return after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc
 }
 
-// TestOneStaleOfMany: of many members one reboot costs one run, and neither many writes nor much more of the controller's time
-// than a decision without it.
+// TestOneStaleOfMany: of many members one reboot costs one run, and neither many writes nor much more of the
+// controller's time than a decision without it.
 func TestOneStaleOfMany(t *testing.T) {
 	const nodes = 2_000
 	w := bigWorld(nodes)
@@ -172,8 +172,9 @@ func TestOneStaleOfMany(t *testing.T) {
 	}
 }
 
-// TestSteadyDecisionCostsLittle: a decision on a finished run writes nothing where nothing changed, and what it allocates for a
-// member is far less than a copy of its CommTask's metadata and a comparison of its plan would be (150 objects and more).
+// TestSteadyDecisionCostsLittle: a decision on a finished run writes nothing where nothing changed, and what it
+// allocates for a member is far less than a copy of its CommTask's metadata and a comparison of its plan would be (150
+// objects and more).
 func TestSteadyDecisionCostsLittle(t *testing.T) {
 	few, many := bigWorld(500), bigWorld(2_000)
 	few.settle()

@@ -15,7 +15,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// written is what the API server and the cache make of a monitor's report: the record of its write, with the server's time.
+// written is what the API server and the cache make of a monitor's report: the record of its write, with the server's
+// time.
 func written(cn *v1alpha1.CommNode, at time.Time) {
 	cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor,
 		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: decision.Stamp(at)}}
@@ -23,8 +24,8 @@ func written(cn *v1alpha1.CommNode, at time.Time) {
 
 var clocksOff = []time.Duration{-24 * time.Hour, -11 * time.Minute, -6 * time.Minute, 6 * time.Minute, 11 * time.Minute, 24 * time.Hour}
 
-// TestClocksApartNeverFlap: whatever the clock of a node says, its monitor reports as long as it does; the clock is told once;
-// and reports that only confirm make no write.
+// TestClocksApartNeverFlap: whatever the clock of a node says, its monitor reports as long as it does; the clock is
+// told once; and reports that only confirm make no write.
 func TestClocksApartNeverFlap(t *testing.T) {
 	for _, skew := range clocksOff {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -123,7 +124,8 @@ func TestWhatTheCacheKeeps(t *testing.T) {
 	}
 }
 
-// TestReportsOfClocksApartThatCount: such a report, too, is slept through while the one before holds; a clock that goes wrong is news.
+// TestReportsOfClocksApartThatCount: such a report, too, is slept through while the one before holds; a clock that goes
+// wrong is news.
 func TestReportsOfClocksApartThatCount(t *testing.T) {
 	report := func(age, skew time.Duration) *v1alpha1.CommNode {
 		cn := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now.Add(skew - age))}}

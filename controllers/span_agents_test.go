@@ -25,8 +25,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// Variables that let TestGroupStageOfRealAgents run on real GPUs, where there is no Go and no simulator (hack/gpu/group.sh):
-// the library, how many GPUs the machine has, and the folder of agent and rank.
+// Variables that let TestGroupStageOfRealAgents run on real GPUs, where there is no Go and no simulator
+// (hack/gpu/group.sh): the library, how many GPUs the machine has, and the folder of agent and rank.
 const (
 	groupLibraryEnv = "COMMGROUP_GROUP_LIBRARY"
 	groupGPUsEnv    = "COMMGROUP_GROUP_GPUS"
@@ -137,8 +137,8 @@ func (w *agentWorld) environment(node int) []string {
 	return env
 }
 
-// playRealAgents is what a node's kubelet, API server and agent do: it starts the agent of a new pod, hands on what changed
-// either way, and ends the agent with its pod.
+// playRealAgents is what a node's kubelet, API server and agent do: it starts the agent of a new pod, hands on what
+// changed either way, and ends the agent with its pod.
 func (w *agentWorld) playRealAgents() {
 	for i := range w.nodes {
 		name := w.nodes[i].Name
@@ -290,8 +290,9 @@ func (w *agentWorld) playReal(limit time.Duration) {
 	}
 }
 
-// TestGroupStageOfRealAgents: the state machine, the search for a culprit included, with real agents and rank processes that
-// meet by unique ids and measure real collectives, without Kubernetes. The library is the simulator's, or a real one on GPUs.
+// TestGroupStageOfRealAgents: the state machine, the search for a culprit included, with real agents and rank processes
+// that meet by unique ids and measure real collectives, without Kubernetes. The library is the simulator's, or a real
+// one on GPUs.
 func TestGroupStageOfRealAgents(t *testing.T) {
 	f := newField(t)
 	const nodes, faulty = 4, 2

@@ -31,8 +31,8 @@ func (w *groupWorld) roundBegins(round int, do func(tests []v1alpha1.SpanTest)) 
 	}
 }
 
-// TestTimeRunsOutInARound: in whichever round of a search its time runs out, the tests that were over count, what they prove is
-// named, the rest is told as a set, nobody else is, and the time is kept.
+// TestTimeRunsOutInARound: in whichever round of a search its time runs out, the tests that were over count, what they
+// prove is named, the rest is told as a set, nobody else is, and the time is kept.
 func TestTimeRunsOutInARound(t *testing.T) {
 	const bad, nodes = 11, 64
 	for _, deadline := range testenv.Draws([]int32{10, 300}, []int32{10, 60, 300}) {
@@ -100,8 +100,8 @@ func TestTimeRunsOutInARound(t *testing.T) {
 	}
 }
 
-// TestBoundsHoldOverAllSearches: a person's bound on rounds, and the time, are those of all searches of a run together. That rounds
-// are at most maxRounds is looked at in every step of every test.
+// TestBoundsHoldOverAllSearches: a person's bound on rounds, and the time, are those of all searches of a run together.
+// That rounds are at most maxRounds is looked at in every step of every test.
 func TestBoundsHoldOverAllSearches(t *testing.T) {
 	many := faults{hangNodes: []int{3}, hangPairs: [][2]int{{10, 50}, {20, 40}, {11, 33}}}
 	for _, f := range []faults{many, {hangNodes: []int{3}}} {

@@ -43,8 +43,9 @@ func (w *groupWorld) onlyAccused(nodes ...int) {
 	}
 }
 
-// TestAgentsThatFinishedFirstWait: an agent gives its GPUs back after its idle deadline, also while the test that it has finished goes on
-// elsewhere; so that must not come before the test's own deadline, and who waits that long for others is not lost.
+// TestAgentsThatFinishedFirstWait: an agent gives its GPUs back after its idle deadline, also while the test that it
+// has finished goes on elsewhere; so that must not come before the test's own deadline, and who waits that long for
+// others is not lost.
 func TestAgentsThatFinishedFirstWait(t *testing.T) {
 	for name, change := range longTests {
 		t.Run("slow communicator/"+name, func(t *testing.T) {
@@ -73,8 +74,9 @@ func TestAgentsThatFinishedFirstWait(t *testing.T) {
 	}
 }
 
-// TestAMissingIDEndsNobodyElsesMeasurement: in a test of several communicators the agent of one root is mute. The others measure for longer
-// than unique ids have time, and far within their own deadline: only the mute one is lost, and it is told what of it was waited for.
+// TestAMissingIDEndsNobodyElsesMeasurement: in a test of several communicators the agent of one root is mute. The
+// others measure for longer than unique ids have time, and far within their own deadline: only the mute one is lost,
+// and it is told what of it was waited for.
 func TestAMissingIDEndsNobodyElsesMeasurement(t *testing.T) {
 	for _, tc := range []struct {
 		test, communicator string
@@ -111,7 +113,8 @@ func TestAMissingIDEndsNobodyElsesMeasurement(t *testing.T) {
 	}
 }
 
-// TestALateIDIsTaken: a root makes its unique id after ids had time, while others of the test still measure: its communicator is formed.
+// TestALateIDIsTaken: a root makes its unique id after ids had time, while others of the test still measure: its
+// communicator is formed.
 func TestALateIDIsTaken(t *testing.T) {
 	const late = 6
 	w := newGroupWorld(t, 8, faults{takes: func(test string, nodes []int) time.Duration {
@@ -137,8 +140,8 @@ func TestALateIDIsTaken(t *testing.T) {
 	}
 }
 
-// TestAddressFamilyStaysAsAgreed: all members have both families, but for one, which has IPv6 only and is lost at any moment of a search. Its
-// tests and the group after it are of the family that failed, and nobody innocent is named.
+// TestAddressFamilyStaysAsAgreed: all members have both families, but for one, which has IPv6 only and is lost at any
+// moment of a search. Its tests and the group after it are of the family that failed, and nobody innocent is named.
 func TestAddressFamilyStaysAsAgreed(t *testing.T) {
 	const nodes, bad, odd = 16, 5, 15
 	for step := range 12 {

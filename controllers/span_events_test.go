@@ -159,8 +159,8 @@ func TestAbortFreesGPUs(t *testing.T) {
 	}
 }
 
-// TestOldReadsUndoNothing: a decision on a status that is older than the CommTasks opens no ended session, and gives no older
-// task out.
+// TestOldReadsUndoNothing: a decision on a status that is older than the CommTasks opens no ended session, and gives no
+// older task out.
 func TestOldReadsUndoNothing(t *testing.T) {
 	w := newGroupWorld(t, 16, faults{hangNodes: []int{11}}, nil)
 	var past []*state.Group
@@ -204,8 +204,8 @@ func later(past []*state.Group, a, b string) bool {
 	return at(a) > at(b)
 }
 
-// TestRandomFaults: no innocent node is ever named, each run ends, what hangs never passes, and what is slow neither where
-// something measured was not.
+// TestRandomFaults: no innocent node is ever named, each run ends, what hangs never passes, and what is slow neither
+// where something measured was not.
 func TestRandomFaults(t *testing.T) {
 	for seed := range testenv.Draws[uint64](12, 60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -252,8 +252,8 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// TestGroupStageAtScale: the dearest step of the stage costs in proportion to the members, and a step writes only what changes.
-// What is compared is allocations: time depends on what else the machine does.
+// TestGroupStageAtScale: the dearest step of the stage costs in proportion to the members, and a step writes only what
+// changes. What is compared is allocations: time depends on what else the machine does.
 func TestGroupStageAtScale(t *testing.T) {
 	few := testenv.Draws(100, 200)
 	fewObjects, fewBytes := playAtScale(t, few)

@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestScatteredMembersAreMissing: members.minMembers lets the group go on without some of many, wherever they are and however they are lost;
-// each is noted, and the test of the others counts them alone.
+// TestScatteredMembersAreMissing: members.minMembers lets the group go on without some of many, wherever they are and
+// however they are lost; each is noted, and the test of the others counts them alone.
 func TestScatteredMembersAreMissing(t *testing.T) {
 	nodes := testenv.Draws(80, 600)
 	for _, how := range []string{"not ready", "lost in the group's test"} {
@@ -72,7 +72,8 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 	}
 }
 
-// TestDeletedCommTaskIsALostMember: whose CommTask is deleted in a search or in the group's test has left as MemberLost, not as a culprit.
+// TestDeletedCommTaskIsALostMember: whose CommTask is deleted in a search or in the group's test has left as
+// MemberLost, not as a culprit.
 func TestDeletedCommTaskIsALostMember(t *testing.T) {
 	for _, at := range []v1alpha1.RunStage{v1alpha1.StageLocalizing, v1alpha1.StageGroup} {
 		t.Run(string(at), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestSearchGoesOnWithoutTheLost: a member that is lost in a search, in whichever round, takes nothing with it but the tests that
-// hold it: the culprit is named in the same search, with no test made twice that says something.
+// TestSearchGoesOnWithoutTheLost: a member that is lost in a search, in whichever round, takes nothing with it but the
+// tests that hold it: the culprit is named in the same search, with no test made twice that says something.
 func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 	const bad = 11
 	for _, tc := range []struct {
@@ -99,8 +99,8 @@ func TestEachRoundLosesAMember(t *testing.T) {
 	}
 }
 
-// TestCulpritThatIsLost: where what is bad leaves in the search, the group without it is good, and that is told; nobody is accused
-// of more than being lost.
+// TestCulpritThatIsLost: where what is bad leaves in the search, the group without it is good, and that is told; nobody
+// is accused of more than being lost.
 func TestCulpritThatIsLost(t *testing.T) {
 	w := newGroupWorld(t, 64, faults{hangNodes: []int{11}}, nil)
 	w.roundBegins(2, func([]v1alpha1.SpanTest) { w.losePod(11) })
@@ -116,8 +116,8 @@ func TestCulpritThatIsLost(t *testing.T) {
 	}
 }
 
-// TestSilentAgentsAreNotAccused: an agent that falls silent in a test which another node makes bad is lost, and no more than that. It
-// is the culprit only where the group without it, and nobody else, is good.
+// TestSilentAgentsAreNotAccused: an agent that falls silent in a test which another node makes bad is lost, and no more
+// than that. It is the culprit only where the group without it, and nobody else, is good.
 func TestSilentAgentsAreNotAccused(t *testing.T) {
 	reasons := func(w *groupWorld) map[int]string {
 		out := map[int]string{}

@@ -8,8 +8,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestNoLostStatusWriteChangesAVerdict loses each single status write of whole runs in turn, each seventeenth without TEST_LONG: the run ends
-// as it does without.
+// TestNoLostStatusWriteChangesAVerdict loses each single status write of whole runs in turn, each seventeenth without
+// TEST_LONG: the run ends as it does without.
 func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
 	every := testenv.Draws(17, 1)
 	for _, tc := range []struct {

@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestManyCulpritsAreAllMarked: status.span.culprits has room for 16. Who does not fit in is counted, stands in culpritSet, and is marked.
+// TestManyCulpritsAreAllMarked: status.span.culprits has room for 16. Who does not fit in is counted, stands in
+// culpritSet, and is marked.
 func TestManyCulpritsAreAllMarked(t *testing.T) {
 	every := func(n, step int) (out []int) {
 		for i := range n {

@@ -36,8 +36,9 @@ func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*state
 	return w
 }
 
-// TestTasksFitTheCommTask: no task has more communicators of a node than its CommTask holds. A dimension with more is said not to
-// be measured, before the run and after it, and is no pass; the others are measured, and a culprit is found without its rail.
+// TestTasksFitTheCommTask: no task has more communicators of a node than its CommTask holds. A dimension with more is
+// said not to be measured, before the run and after it, and is no pass; the others are measured, and a culprit is found
+// without its rail.
 func TestTasksFitTheCommTask(t *testing.T) {
 	for name, tc := range map[string]struct {
 		faults  faults
@@ -92,8 +93,8 @@ func TestTasksFitTheCommTask(t *testing.T) {
 	}
 }
 
-// TestGoodGroupsOfManyRanks: a group whose nodes give 16 or 64 ranks passes with all of them, its mesh too where a node is in few
-// enough of its communicators, each rank in one place; names nobody; and keeps both objects' sizes.
+// TestGoodGroupsOfManyRanks: a group whose nodes give 16 or 64 ranks passes with all of them, its mesh too where a node
+// is in few enough of its communicators, each rank in one place; names nobody; and keeps both objects' sizes.
 func TestGoodGroupsOfManyRanks(t *testing.T) {
 	for _, tc := range []struct {
 		nodes, ranks int

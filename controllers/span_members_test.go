@@ -40,8 +40,8 @@ func (w *groupWorld) whenWaiting(do func()) {
 	}
 }
 
-// TestMinMembersHoldsInTheStage: with as many members left as it takes, the group is formed without the lost one, and with one
-// fewer no communicator is, which the message says.
+// TestMinMembersHoldsInTheStage: with as many members left as it takes, the group is formed without the lost one, and
+// with one fewer no communicator is, which the message says.
 func TestMinMembersHoldsInTheStage(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -125,8 +125,8 @@ func TestTooFewPassedAlone(t *testing.T) {
 	}
 }
 
-// TestANodeMadeAnewIsAnotherNode: one that was deleted and made again under its name is lost to the stage at once, though the pod
-// and the agent of the old one still answer; the next run is of the new one.
+// TestANodeMadeAnewIsAnotherNode: one that was deleted and made again under its name is lost to the stage at once,
+// though the pod and the agent of the old one still answer; the next run is of the new one.
 func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
 	for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestPairs, v1alpha1.TestSearch, v1alpha1.TestMesh} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestARecreatedNodeTakesNoPart(t *testing.T) {
 	}
 }
 
-// TestLossesAreToldApart: of each way to lose a member the message says what happened, the verdict follows from it, and nobody is
-// to blame for what was done to him.
+// TestLossesAreToldApart: of each way to lose a member the message says what happened, the verdict follows from it, and
+// nobody is to blame for what was done to him.
 func TestLossesAreToldApart(t *testing.T) {
 	disrupted := func(kind corev1.PodConditionType, reason string) func(*groupWorld) {
 		return func(w *groupWorld) {
@@ -279,7 +279,8 @@ func TestTheGroupIsNotFormedForEver(t *testing.T) {
 	}
 }
 
-// TestTheAgreedFamilyIsHandedOver: one member without IPv4 makes all of them meet by IPv6, and each is told so with its first task.
+// TestTheAgreedFamilyIsHandedOver: one member without IPv4 makes all of them meet by IPv6, and each is told so with its
+// first task.
 func TestTheAgreedFamilyIsHandedOver(t *testing.T) {
 	for _, only6 := range []bool{true, false} {
 		w := newGroupWorld(t, 4, faults{quirk: func(node int, s *v1alpha1.SessionStatus) {
@@ -339,8 +340,8 @@ func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 	}
 }
 
-// TestADimensionMeetsItsThreshold: a mark for the ranks of a dimension fails it by name, with what was measured, expected and
-// the percent, and nobody is named for it.
+// TestADimensionMeetsItsThreshold: a mark for the ranks of a dimension fails it by name, with what was measured,
+// expected and the percent, and nobody is named for it.
 func TestADimensionMeetsItsThreshold(t *testing.T) {
 	for mark, want := range map[int64]v1alpha1.Verdict{goodMBps: v1alpha1.VerdictPass, goodMBps + 1: v1alpha1.VerdictFail} {
 		w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {

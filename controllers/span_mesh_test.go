@@ -33,7 +33,8 @@ func (w *groupWorld) marks() map[string]string {
 	return out
 }
 
-// guiltyOnly holds that gating marks exactly the nodes at these places, and that no culprit of a failure is on another one.
+// guiltyOnly holds that gating marks exactly the nodes at these places, and that no culprit of a failure is on another
+// one.
 func (w *groupWorld) guiltyOnly(t *testing.T, guilty []int) {
 	t.Helper()
 	marks := w.marks()
@@ -190,8 +191,8 @@ func TestMeshFaults(t *testing.T) {
 	}
 }
 
-// TestMeshTellsTheCommonNode: where no smaller test shows it, the node at which bad communicators of several dimensions cross
-// is told as a place to look at, and is no culprit.
+// TestMeshTellsTheCommonNode: where no smaller test shows it, the node at which bad communicators of several dimensions
+// cross is told as a place to look at, and is no culprit.
 func TestMeshTellsTheCommonNode(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -220,7 +221,8 @@ func TestMeshTellsTheCommonNode(t *testing.T) {
 	}
 }
 
-// TestMeshCulpritsAreNamed: a dimension that is bad leads to rounds, and the other dimensions are measured all the same.
+// TestMeshCulpritsAreNamed: a dimension that is bad leads to rounds, and the other dimensions are measured all the
+// same.
 func TestMeshCulpritsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -370,8 +372,8 @@ func TestRandomMeshFaults(t *testing.T) {
 	}
 }
 
-// playLosing plays a run whose n-th status write is lost, all else being applied; -1 loses none. It gives what came of it, and
-// the number of writes.
+// playLosing plays a run whose n-th status write is lost, all else being applied; -1 loses none. It gives what came of
+// it, and the number of writes.
 func playLosing(t *testing.T, lost int, f faults, change func(*state.Group)) (string, int) {
 	t.Helper()
 	w := newGroupWorld(t, 8, f, change)
@@ -426,7 +428,8 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 	}
 }
 
-// TestMeshOfOnesDoesNotFit: a mesh that has nothing to measure fits no better than any other that does not cover the members.
+// TestMeshOfOnesDoesNotFit: a mesh that has nothing to measure fits no better than any other that does not cover the
+// members.
 func TestMeshOfOnesDoesNotFit(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, testkit.Mesh("dp", 1, "tp", 1))
 	w.play()
@@ -435,8 +438,9 @@ func TestMeshOfOnesDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestWhatTheSearchDoesNotTraceStays: dp/2 is slow by node 3's rail, which the search names; dp/5 is slow at full size only, which no
-// smaller test shows. docs/groups.md: what the search does not trace stays in status.span.culprits as kind Link.
+// TestWhatTheSearchDoesNotTraceStays: dp/2 is slow by node 3's rail, which the search names; dp/5 is slow at full size
+// only, which no smaller test shows. docs/groups.md: what the search does not trace stays in status.span.culprits as
+// kind Link.
 func TestWhatTheSearchDoesNotTraceStays(t *testing.T) {
 	f := faults{sideBySide: true, slowRails: [][2]int{{3, 2}}, report: func(_ int, ct *v1alpha1.CommTask) {
 		task := ct.Status.Session.Task
@@ -460,7 +464,8 @@ func TestWhatTheSearchDoesNotTraceStays(t *testing.T) {
 	}
 }
 
-// TestDimensionNamedGroup: the API server refuses the name, and where it is there all the same, the figures of the communicator over all stay.
+// TestDimensionNamedGroup: the API server refuses the name, and where it is there all the same, the figures of the
+// communicator over all stay.
 func TestDimensionNamedGroup(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, testkit.Mesh("group", 4, "tp", 8))
 	w.play()

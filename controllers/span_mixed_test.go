@@ -11,8 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestMixedFaultsKeepTheirReasons draws faults of several kinds at once: nobody innocent is named, what hangs, dies or corrupts is not
-// called slow, what is only slow is not said to hang, and nothing passes.
+// TestMixedFaultsKeepTheirReasons draws faults of several kinds at once: nobody innocent is named, what hangs, dies or
+// corrupts is not called slow, what is only slow is not said to hang, and nothing passes.
 func TestMixedFaultsKeepTheirReasons(t *testing.T) {
 	for seed := range testenv.Draws[uint64](15, 100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// TestNoFigureIsNoGoodTest: an agent whose report was refused keeps the verdict and leaves the figures out. Of a test that is about
-// speed that tells nothing.
+// TestNoFigureIsNoGoodTest: an agent whose report was refused keeps the verdict and leaves the figures out. Of a test
+// that is about speed that tells nothing.
 func TestNoFigureIsNoGoodTest(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

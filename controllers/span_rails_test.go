@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/localize"
 )
 
-// TestCulpritsSayWhatWasSeen: the message of a culprit says what the step does, and where it is slow what was measured, expected and
-// how many percent that is; of a single rail, also of a pair, it says which, and whom its GPUs belong to.
+// TestCulpritsSayWhatWasSeen: the message of a culprit says what the step does, and where it is slow what was measured,
+// expected and how many percent that is; of a single rail, also of a pair, it says which, and whom its GPUs belong to.
 func TestCulpritsSayWhatWasSeen(t *testing.T) {
 	const percent = "Measured 10.0 GB/s, expected at least 32.0 GB/s, which is 80 % of the 40.0 GB/s"
 	for _, tc := range []struct {

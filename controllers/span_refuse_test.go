@@ -9,8 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestRefusalsAreJudgedTogether: agents say one after the other that they cannot take part. What most of them say is in the spec that they
-// share and names no node, whoever is first; what a few say is their own, and they are named.
+// TestRefusalsAreJudgedTogether: agents say one after the other that they cannot take part. What most of them say is in
+// the spec that they share and names no node, whoever is first; what a few say is their own, and they are named.
 func TestRefusalsAreJudgedTogether(t *testing.T) {
 	all := []int{0, 1, 2, 3}
 	for _, tc := range []struct {

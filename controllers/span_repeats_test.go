@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestRepeatsOverNodes: the group and the dimensions of a mesh are measured as often as was asked for, in one test each and with the
-// time for it, and the stage says how far the repeats are apart; a search measures once.
+// TestRepeatsOverNodes: the group and the dimensions of a mesh are measured as often as was asked for, in one test each
+// and with the time for it, and the stage says how far the repeats are apart; a search measures once.
 func TestRepeatsOverNodes(t *testing.T) {
 	for _, repeats := range []int32{0, 1, 3} {
 		w := newGroupWorld(t, 4, faults{hangNodes: []int{2}}, func(g *state.Group) {
@@ -57,7 +57,8 @@ func TestRepeatsOverNodes(t *testing.T) {
 	}
 }
 
-// TestRepeatsAreTold: a stage that passes says that its figures are medians and how far the repeats are apart, and its checks do.
+// TestRepeatsAreTold: a stage that passes says that its figures are medians and how far the repeats are apart, and its
+// checks do.
 func TestRepeatsAreTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		repeats int32

@@ -35,8 +35,8 @@ func cutToSize(t *testing.T, ct *v1alpha1.CommTask) {
 	}
 }
 
-// TestGoodGroupPassesAtAnySpec: whatever the API lets a spec measure, a good group passes and nobody is blamed, although a report
-// holds only so much; what was left out is told.
+// TestGoodGroupPassesAtAnySpec: whatever the API lets a spec measure, a good group passes and nobody is blamed,
+// although a report holds only so much; what was left out is told.
 func TestGoodGroupPassesAtAnySpec(t *testing.T) {
 	collectives := []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll, v1alpha1.Broadcast, v1alpha1.Reduce, v1alpha1.SendRecv, v1alpha1.AllToAllv}
 	datatypes := []v1alpha1.Datatype{v1alpha1.BFloat16, v1alpha1.Float32, v1alpha1.Float16, v1alpha1.Int8, v1alpha1.Int32, v1alpha1.Float64}
@@ -127,8 +127,8 @@ func says(verdict v1alpha1.Verdict, reason string) func(*v1alpha1.SessionStatus)
 	return eachComm(func(c *v1alpha1.TaskCommunicatorStatus) { c.Verdict, c.Reason = verdict, reason })
 }
 
-// TestOddReportsAreNoPass: a report without what was measured, or whose verdict and reason do not fit together, never passes, and
-// is nobody's fault but of the agent that wrote it.
+// TestOddReportsAreNoPass: a report without what was measured, or whose verdict and reason do not fit together, never
+// passes, and is nobody's fault but of the agent that wrote it.
 func TestOddReportsAreNoPass(t *testing.T) {
 	accuse := func(verdict v1alpha1.Verdict) func(*v1alpha1.SessionStatus) {
 		return eachComm(func(c *v1alpha1.TaskCommunicatorStatus) {
@@ -277,8 +277,8 @@ func TestClockThatJumpsBlamesNobody(t *testing.T) {
 	}
 }
 
-// TestManagerThatWasAwayBlamesNobody: where members were not given a task in time, those that have it only waited, and those that have not
-// gave their GPUs back.
+// TestManagerThatWasAwayBlamesNobody: where members were not given a task in time, those that have it only waited, and
+// those that have not gave their GPUs back.
 func TestManagerThatWasAwayBlamesNobody(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{}, nil)
 	away := false

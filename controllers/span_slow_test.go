@@ -126,7 +126,8 @@ func bits(mask, n int) []int {
 	return out
 }
 
-// TestSlowOnesAreNamed: up to half of the members slow, the ends of the ring, three members, a pair that is no neighbour.
+// TestSlowOnesAreNamed: up to half of the members slow, the ends of the ring, three members, a pair that is no
+// neighbour.
 func TestSlowOnesAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		nodes    int
@@ -211,7 +212,8 @@ func falls(start, slope int64, noise int, r *rand.Rand) func([]int, int64) int64
 	}
 }
 
-// TestSizeIsNoCulprit: where bandwidth falls with the number of nodes, nobody is named, and the search ends soon and says so.
+// TestSizeIsNoCulprit: where bandwidth falls with the number of nodes, nobody is named, and the search ends soon and
+// says so.
 func TestSizeIsNoCulprit(t *testing.T) {
 	for _, n := range testenv.Draws([]int{8, 64}, []int{8, 16, 64, 200}) {
 		for _, slope := range []int64{1, 20} {

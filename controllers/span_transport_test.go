@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestMeshHoldsTheTransport: what is required of the group holds for each dimension between nodes, by the worst communicator of
-// each node. What is not known is no RDMA, whatever the word for it.
+// TestMeshHoldsTheTransport: what is required of the group holds for each dimension between nodes, by the worst
+// communicator of each node. What is not known is no RDMA, whatever the word for it.
 func TestMeshHoldsTheTransport(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -83,8 +83,8 @@ func dimensionSaid(nodes []int, word string) []stage.MemberTransport {
 	return out
 }
 
-// TestMarksGoByTheTransportOfWhatIsMeasured: a dimension of the mesh that takes another way changes nothing of how the group is
-// judged, nor the other way round.
+// TestMarksGoByTheTransportOfWhatIsMeasured: a dimension of the mesh that takes another way changes nothing of how the
+// group is judged, nor the other way round.
 func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 		testkit.Mesh("dp", 8, "tp", 8)(g)
@@ -110,8 +110,8 @@ func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// TestTheCauseOfAFallbackIsTold: what the node's own log names as the cause stands in what a person reads first, and so it does
-// for its culprit; nothing is guessed beside it, and nothing is said of a search.
+// TestTheCauseOfAFallbackIsTold: what the node's own log names as the cause stands in what a person reads first, and so
+// it does for its culprit; nothing is guessed beside it, and nothing is said of a search.
 func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 	for name, required := range map[string]func(*state.Group){
 		"group": func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA },

@@ -13,8 +13,8 @@ import (
 
 var nodeName = regexp.MustCompile(`n\d{5}`)
 
-// TestTheEndSpeaksOfTheCulprit: once it is proven, nothing that was only suspected, nothing that a healthy node saw, and no
-// general advice stands beside it, and each sentence says what it is about.
+// TestTheEndSpeaksOfTheCulprit: once it is proven, nothing that was only suspected, nothing that a healthy node saw,
+// and no general advice stands beside it, and each sentence says what it is about.
 func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -61,8 +61,8 @@ func TestTheEndSpeaksOfTheCulprit(t *testing.T) {
 	}
 }
 
-// TestWithoutACulpritTheNextStepIsTold: where the group is slow or failed and nobody is named, the message says where to look, and
-// calls what a node saw what it saw.
+// TestWithoutACulpritTheNextStepIsTold: where the group is slow or failed and nobody is named, the message says where
+// to look, and calls what a node saw what it saw.
 func TestWithoutACulpritTheNextStepIsTold(t *testing.T) {
 	off := func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }
 	for name, tc := range map[string]struct {

@@ -35,8 +35,8 @@ type faults struct {
 	silentNodes, neverReady []int
 	// muteNodes are ready and never take a task up.
 	muteNodes []int
-	// meshOnly: the faults above show in the tests of the mesh only; sideBySide: in all whose communicators work side by side,
-	// those of a search in the mesh, too.
+	// meshOnly: the faults above show in the tests of the mesh only; sideBySide: in all whose communicators work side by
+	// side, those of a search in the mesh, too.
 	meshOnly, sideBySide bool
 	tcpNodes             []int
 	// crawlNodes are so slow that a step over more than two nodes misses its deadline.

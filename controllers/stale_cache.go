@@ -22,8 +22,8 @@ var errOldRead = errors.New("what was read is old")
 // oldReadPoll is when to look again whether the cache has the group as the API server has it.
 const oldReadPoll = 250 * time.Millisecond
 
-// showsLaterRun says whether anything in the snapshot names a later run than the group's status does: a node's assignment or session,
-// or a pod that is not being deleted.
+// showsLaterRun says whether anything in the snapshot names a later run than the group's status does: a node's
+// assignment or session, or a pod that is not being deleted.
 func showsLaterRun(s *Snapshot) bool {
 	for i := range s.CommTasks {
 		spec := &s.CommTasks[i].Spec
@@ -39,9 +39,10 @@ func showsLaterRun(s *Snapshot) bool {
 	return false
 }
 
-// checkLaterRun returns errOldRead where the API server has a later run than the status that was read: nothing may be decided by
-// that status. Otherwise a later id is not the controller's, and the decision replaces it. One read settles it, so that a value that
-// somebody else wrote never keeps a run waiting. Only the run's number is compared: other writes to the group prove nothing.
+// checkLaterRun returns errOldRead where the API server has a later run than the status that was read: nothing may be
+// decided by that status. Otherwise a later id is not the controller's, and the decision replaces it. One read settles
+// it, so that a value that somebody else wrote never keeps a run waiting. Only the run's number is compared: other
+// writes to the group prove nothing.
 func (r *observer) checkLaterRun(ctx context.Context, s *Snapshot) error {
 	if s.ListError != nil || !showsLaterRun(s) {
 		return nil
@@ -56,8 +57,8 @@ func (r *observer) checkLaterRun(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// turnsRun says whether the decision starts a run, or ends one that goes on. The CommRuns that it rests on may be newer in the cache than
-// the CommGroup is: by an older spec, the present run would be aborted.
+// turnsRun says whether the decision starts a run, or ends one that goes on. The CommRuns that it rests on may be newer
+// in the cache than the CommGroup is: by an older spec, the present run would be aborted.
 func turnsRun(s *Snapshot, d *Decision) bool {
 	was, is := s.Group.Status.Run, d.Status.Run
 	return is != nil && (was == nil || was.ID != is.ID || was.Phase != is.Phase)
@@ -68,9 +69,9 @@ func (d *Decision) takesAway() bool {
 	return len(d.DeletePods)+len(d.DeleteCommTasks)+len(d.DeleteConfigMaps)+len(d.DeleteRuns) > 0
 }
 
-// upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a delete is of a
-// name alone, and rests on the group's status. A manager whose cache lags, or that was paused while another took over, would delete
-// pods of the present run, and their nodes would be named as guilty.
+// upToDate asks the API itself whether the group is still as it was read. Writes carry the version that they rest on; a
+// delete is of a name alone, and rests on the group's status. A manager whose cache lags, or that was paused while
+// another took over, would delete pods of the present run, and their nodes would be named as guilty.
 func (r *observer) upToDate(ctx context.Context, s *Snapshot) error {
 	read := map[string]client.Object{"CommGroup": s.Stored}
 	if s.StoredRun != nil {
@@ -98,9 +99,10 @@ func (r *observer) stillSo(ctx context.Context, s *Snapshot, d *Decision) error 
 	return errors.Join(atOnce(d.restsOn, func(node string) error { return r.nodeUpToDate(ctx, s, node) })...)
 }
 
-// nodeUpToDate asks the API itself whether the node's objects are as they were read. A new manager's cache may have the group as it is and a
-// node's CommTask as it was in an earlier run: the verdict would be that one's, and gating would mark the node; or without the session
-// that the group's stage gave it, whose pod would be deleted, and the node named for that.
+// nodeUpToDate asks the API itself whether the node's objects are as they were read. A new manager's cache may have the
+// group as it is and a node's CommTask as it was in an earlier run: the verdict would be that one's, and gating would
+// mark the node; or without the session that the group's stage gave it, whose pod would be deleted, and the node named
+// for that.
 func (r *observer) nodeUpToDate(ctx context.Context, s *Snapshot, node string) error {
 	same := func(kind schema.GroupVersionKind, namespace, name, read string) error {
 		var live metav1.PartialObjectMetadata

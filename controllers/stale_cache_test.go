@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// TestForeignRunIDIsReplaced: an assignment, session or pod with a higher run number that the controller did not write is no reason to
-// wait. The live CommGroup settles it, and the next reconcile puts things right.
+// TestForeignRunIDIsReplaced: an assignment, session or pod with a higher run number that the controller did not write
+// is no reason to wait. The live CommGroup settles it, and the next reconcile puts things right.
 func TestForeignRunIDIsReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state   string
@@ -79,7 +79,8 @@ func TestForeignRunIDIsReplaced(t *testing.T) {
 	}
 }
 
-// TestForeignTimesPutNoDeadlineOff: a time in the future, of a node's clock or of another writer, does not put a deadline off.
+// TestForeignTimesPutNoDeadlineOff: a time in the future, of a node's clock or of another writer, does not put a
+// deadline off.
 func TestForeignTimesPutNoDeadlineOff(t *testing.T) {
 	const far = 365 * 24 * time.Hour
 	for name, set := range map[string]func(w *groupWorld, pod *corev1.Pod){

@@ -1,7 +1,7 @@
 package controllers
 
-// conditionsBefore has the conditions of each state before the event, in the order of conditionTypes: Ready, Accepted, AgentsReporting,
-// Compatible, Running, Validated, SettingsInEffect, SettingsPublished, Simulated.
+// conditionsBefore has the conditions of each state before the event, in the order of conditionTypes: Ready, Accepted,
+// AgentsReporting, Compatible, Running, Validated, SettingsInEffect, SettingsPublished, Simulated.
 var conditionsBefore = map[string]string{
 	fromNeverRan: "Unknown/WaitingForAgents True/Accepted Unknown/WaitingForAgents Unknown/FactsUnknown False/WaitingForPreconditions " +
 		"Unknown/WaitingForPreconditions Unknown/NotVerified False/NotProven Unknown/FactsUnknown",
@@ -37,8 +37,8 @@ var conditionsBefore = map[string]string{
 		"True/InEffect False/NotProven False/Hardware",
 }
 
-// conditionsAfter has, for each state, which conditions are another once the controller has settled after an event, and to what; the events
-// that come to the same are listed together.
+// conditionsAfter has, for each state, which conditions are another once the controller has settled after an event, and
+// to what; the events that come to the same are listed together.
 var conditionsAfter = map[string]map[string]string{
 	fromNeverRan: {
 		stays: "CommTask deleted; kubelet on another boot; member added; member lost; node labelled away; node made " +

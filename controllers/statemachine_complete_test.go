@@ -14,10 +14,11 @@ import (
 	"rcclx.io/commgroup-operator/controllers/commgroup"
 )
 
-// The table's lists are held complete against the code: a new type of condition, phase, part of the group's stage, trigger, verdict or
-// watch that the table does not know fails here.
+// The table's lists are held complete against the code: a new type of condition, phase, part of the group's stage,
+// trigger, verdict or watch that the table does not know fails here.
 
-// constantsOf gives the string constants of the package whose type has the name, or whose own name begins with the prefix.
+// constantsOf gives the string constants of the package whose type has the name, or whose own name begins with the
+// prefix.
 func constantsOf(t *testing.T, folder, kind, prefix string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -127,8 +128,8 @@ func watched(t *testing.T) map[string]bool {
 	return out
 }
 
-// TestEventsAreThoseOfTheWatches: the table and the random histories have an event of each kind of objects that the manager watches, and of
-// no other.
+// TestEventsAreThoseOfTheWatches: the table and the random histories have an event of each kind of objects that the
+// manager watches, and of no other.
 func TestEventsAreThoseOfTheWatches(t *testing.T) {
 	kinds := watched(t)
 	if len(kinds) < 6 {
@@ -150,7 +151,8 @@ func TestEventsAreThoseOfTheWatches(t *testing.T) {
 	}
 }
 
-// check: over all cells each phase, part of the stage, trigger and verdict was there, and each status of each condition that can be.
+// check: over all cells each phase, part of the stage, trigger and verdict was there, and each status of each condition
+// that can be.
 func (seen *tableSeen) check(t *testing.T) {
 	t.Helper()
 	for _, list := range []struct {

@@ -235,8 +235,8 @@ func (w *groupWorld) wait(d time.Duration, but int) {
 	}
 }
 
-// everyoneReports lets each agent that has not reported do so: the first node's with the verdict, the others' with a pass. In the group's
-// stage they go on until it is over.
+// everyoneReports lets each agent that has not reported do so: the first node's with the verdict, the others' with a
+// pass. In the group's stage they go on until it is over.
 func (w *groupWorld) everyoneReports(verdict v1alpha1.Verdict, reason string) {
 	run := w.group.Status.Run
 	if run == nil || run.Phase != v1alpha1.RunPhaseRunning {
@@ -305,7 +305,8 @@ func (w *groupWorld) objects() objectsBefore {
 	return out
 }
 
-// change says, before anything is decided anew, of the objects of one kind whether any changed, and whether the manager's watch tells it of one that did.
+// change says, before anything is decided anew, of the objects of one kind whether any changed, and whether the
+// manager's watch tells it of one that did.
 func (before *objectsBefore) change(w *groupWorld, of string) (changed, told bool) {
 	r := New(Dependencies{Clock: clocktesting.NewFakePassiveClock(before.now)})
 	note := func(a, b client.Object, gone bool, tells bool) {

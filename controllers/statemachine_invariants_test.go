@@ -26,7 +26,8 @@ import (
 
 // knowledge is what a machine knows apart from the objects: what really happened.
 type knowledge struct {
-	// passed are the nodes whose agents reported a pass with all results, by the Node's UID: the spec's hash, of what was measured.
+	// passed are the nodes whose agents reported a pass with all results, by the Node's UID: the spec's hash, of what was
+	// measured.
 	passed map[string]map[string]bool
 	// formed are the specs over whose members the group's communicator was good, by hash and the members.
 	formed map[string]bool
@@ -217,8 +218,8 @@ func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunS
 	m.known.formed[run.SpecHash+"/"+fmt.Sprint(words.SortedKeys(m.tasks[span.Tests[i].ID]))] = true
 }
 
-// checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span Group
-// the communicator over just these members was good.
+// checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span
+// Group the communicator over just these members was good.
 func (m *machine) checkReady(now *state.Status, s *Snapshot) {
 	members, err := membership.Select(&s.Group.Spec, s.Nodes)
 	if err != nil || len(members) == 0 {
@@ -253,7 +254,8 @@ func (m *machine) checkPure(s *Snapshot) {
 	}
 }
 
-// checkMissing: with any one report, result or list gone, the same objects make no pass; and a read that failed concludes nothing.
+// checkMissing: with any one report, result or list gone, the same objects make no pass; and a read that failed
+// concludes nothing.
 func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	without := *s
 	without.ListError = errors.New("no answer")
@@ -307,7 +309,8 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	}
 }
 
-// checkForgotten: once the objects can be read again, a read that failed has left nothing in what is concluded from them.
+// checkForgotten: once the objects can be read again, a read that failed has left nothing in what is concluded from
+// them.
 func (m *machine) checkForgotten(s *Snapshot, failed *Decision) {
 	plain := Decide(s, testConfig)
 	again := *s
@@ -333,8 +336,8 @@ func otherConditions(a, b []metav1.Condition) string {
 	return ""
 }
 
-// quiet reconciles with caches that have come up until nothing changes, which has to be soon; then nothing is written, and
-// nothing is to be done at once.
+// quiet reconciles with caches that have come up until nothing changes, which has to be soon; then nothing is written,
+// and nothing is to be done at once.
 func (m *machine) quiet() {
 	m.t.Helper()
 	failing := m.failing
@@ -365,8 +368,8 @@ func (m *machine) quiet() {
 // maxSettleSteps: CommTasks, the run, its assignments, pods; or the end of one run and the begin of the next.
 const maxSettleSteps = 12
 
-// checkHeld: with no run that goes on, and its agents' time to end by themselves over, each pod that holds GPUs is told to end,
-// whatever the nodes' clocks say.
+// checkHeld: with no run that goes on, and its agents' time to end by themselves over, each pod that holds GPUs is told
+// to end, whatever the nodes' clocks say.
 func (m *machine) checkHeld() {
 	for _, name := range words.SortedKeys(m.pods) {
 		pod := m.pods[name]
@@ -387,8 +390,8 @@ func (m *machine) holds(name string) bool {
 	return podstate.Alive(m.pods[name]) && m.pods[name].DeletionTimestamp.IsZero()
 }
 
-// checkOverdue: a run pod whose ranks were started is ended at the node's deadline, and one whose agent has reported soon after: the
-// manager does not sleep on until something else wakes it.
+// checkOverdue: a run pod whose ranks were started is ended at the node's deadline, and one whose agent has reported
+// soon after: the manager does not sleep on until something else wakes it.
 func (m *machine) checkOverdue() {
 	limit := decision.Seconds(m.group.Spec.Run.NodeDeadlineSeconds)
 	for _, name := range words.SortedKeys(m.pods) {

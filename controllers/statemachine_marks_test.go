@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/gating"
 )
 
-// writeMarks is applyNodeMarks: each write rests on the Node that was read, and the API server refuses it where that has changed.
+// writeMarks is applyNodeMarks: each write rests on the Node that was read, and the API server refuses it where that
+// has changed.
 func (m *machine) writeMarks(s *Snapshot, d *Decision) error {
 	var errs []error
 	for i := range d.NodeMarks {
@@ -43,7 +44,8 @@ func (m *machine) writeMarks(s *Snapshot, d *Decision) error {
 	return errors.Join(errs...)
 }
 
-// checkMark: no innocent node is marked as failed, and none as passed whose agent has not reported a pass of what the run measured.
+// checkMark: no innocent node is marked as failed, and none as passed whose agent has not reported a pass of what the
+// run measured.
 func (m *machine) checkMark(mark *gating.Mark) {
 	m.t.Helper()
 	name, s := mark.Node.Name, mark.Statement

@@ -29,9 +29,9 @@ const (
 
 type conditionPair struct{ a, b string }
 
-// contradictoryPairs has every pair of conditions, in the order of conditionTypes, with the combinations of their statuses that
-// cannot be: T, F, U of the first and then of the second. Unknown by a read that failed is of all conditions at once, and
-// looked at apart.
+// contradictoryPairs has every pair of conditions, in the order of conditionTypes, with the combinations of their
+// statuses that cannot be: T, F, U of the first and then of the second. Unknown by a read that failed is of all
+// conditions at once, and looked at apart.
 var contradictoryPairs = map[conditionPair]string{
 	// Ready is False with any of its parts, and True only with all of them.
 	{cReady, cAccepted}:  "TF TU UF UU FU",

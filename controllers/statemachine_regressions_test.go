@@ -22,7 +22,8 @@ import (
 
 // What random histories have shown, each by itself.
 
-// TestLostStatusLosesNothing: whenever the objects were written and the status was not, the next decision comes to the same end.
+// TestLostStatusLosesNothing: whenever the objects were written and the status was not, the next decision comes to the
+// same end.
 func TestLostStatusLosesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		faults faults
@@ -66,8 +67,8 @@ func TestLostStatusLosesNothing(t *testing.T) {
 	}
 }
 
-// TestTestThatWasNeverGivenOut: the manager wrote the test down and was then away until past its deadline. No one was asked, so
-// that no one passed, and no one is to blame.
+// TestTestThatWasNeverGivenOut: the manager wrote the test down and was then away until past its deadline. No one was
+// asked, so that no one passed, and no one is to blame.
 func TestTestThatWasNeverGivenOut(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, nil)
 	gone := false
@@ -88,8 +89,9 @@ func TestTestThatWasNeverGivenOut(t *testing.T) {
 	}
 }
 
-// TestReportThatComesWithTheStage: a node is given up at its deadline and so left out of the group's communicator, and its pass
-// comes before that is written. The stage begins only once it is; and a node that was not in the communicator is no pass.
+// TestReportThatComesWithTheStage: a node is given up at its deadline and so left out of the group's communicator, and
+// its pass comes before that is written. The stage begins only once it is; and a node that was not in the communicator
+// is no pass.
 func TestReportThatComesWithTheStage(t *testing.T) {
 	w := newGroupWorld(t, 3, faults{}, nil)
 	late := w.nodes[2].Name
@@ -131,7 +133,8 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 	}
 }
 
-// TestDueScheduleWaitsQuietly: a run that is due and cannot start wakes the controller by what it waits for, not again and again.
+// TestDueScheduleWaitsQuietly: a run that is due and cannot start wakes the controller by what it waits for, not again
+// and again.
 func TestDueScheduleWaitsQuietly(t *testing.T) {
 	for name, cannot := range map[string]func(*groupWorld){
 		"no member": func(w *groupWorld) { w.nodes = []corev1.Node{} },
@@ -157,7 +160,8 @@ func TestDueScheduleWaitsQuietly(t *testing.T) {
 	}
 }
 
-// TestStartProvesNothing: after a run that failed, the settings of the one before are not proven again by the start of the next.
+// TestStartProvesNothing: after a run that failed, the settings of the one before are not proven again by the start of
+// the next.
 func TestStartProvesNothing(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	ask := func(word string) {
@@ -182,7 +186,8 @@ func TestStartProvesNothing(t *testing.T) {
 	}
 }
 
-// TestClockAheadKeepsNoGPUs: an agent gets a little time to end its pod by itself, however far ahead its node's clock is.
+// TestClockAheadKeepsNoGPUs: an agent gets a little time to end its pod by itself, however far ahead its node's clock
+// is.
 func TestClockAheadKeepsNoGPUs(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, 20 * time.Second, 3 * time.Minute, 24 * time.Hour} {
 		w := tableWorld(t, fromRunning)
@@ -201,8 +206,8 @@ func TestClockAheadKeepsNoGPUs(t *testing.T) {
 	}
 }
 
-// TestOldStatusTakesNoRunAway: a manager that takes over may read a status that is older than the CommTasks and pods. It takes
-// nothing of the newer run away: its status is refused, what it deleted would be gone.
+// TestOldStatusTakesNoRunAway: a manager that takes over may read a status that is older than the CommTasks and pods.
+// It takes nothing of the newer run away: its status is refused, what it deleted would be gone.
 func TestOldStatusTakesNoRunAway(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	past := []*state.Group{w.group.DeepCopy()}
@@ -238,8 +243,8 @@ func takesNothingAway(t *testing.T, w *groupWorld, past *state.Group) {
 	}
 }
 
-// TestConflictRepeatsNoFailedRead: a ConfigMap that another writer came first with leaves the last word of it, but none of a read
-// that failed: that is over.
+// TestConflictRepeatsNoFailedRead: a ConfigMap that another writer came first with leaves the last word of it, but none
+// of a read that failed: that is over.
 func TestConflictRepeatsNoFailedRead(t *testing.T) {
 	w := tableWorld(t, fromReady)
 	w.listFails(t)
@@ -253,8 +258,9 @@ func TestConflictRepeatsNoFailedRead(t *testing.T) {
 	}
 }
 
-// TestOldResultMakesNoVerdictWorse: a new manager's cache may have the group as it is, and a node's CommTask as it was in an earlier run.
-// By that result the verdict of the run that is over would become worse, and the node be marked; what the API has counts.
+// TestOldResultMakesNoVerdictWorse: a new manager's cache may have the group as it is, and a node's CommTask as it was
+// in an earlier run. By that result the verdict of the run that is over would become worse, and the node be marked;
+// what the API has counts.
 func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 	for name, old := range map[string]bool{"an old read": true, "as it is": false} {
 		t.Run(name, func(t *testing.T) {
@@ -294,8 +300,8 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 	}
 }
 
-// TestOldCommTaskEndsNoMemberOfTheStage: a new manager's cache has the group in its stage, and a member's CommTask as it was before: its pod
-// is not deleted as one of no member, and it is not named as lost.
+// TestOldCommTaskEndsNoMemberOfTheStage: a new manager's cache has the group in its stage, and a member's CommTask as
+// it was before: its pod is not deleted as one of no member, and it is not named as lost.
 func TestOldCommTaskEndsNoMemberOfTheStage(t *testing.T) {
 	w := tableWorld(t, fromStage)
 	ct := w.commTask(w.nodes[1].Name)
@@ -322,7 +328,8 @@ func TestOldCommTaskEndsNoMemberOfTheStage(t *testing.T) {
 	}
 }
 
-// TestWhatALossRestsOn: before a node is closed or let go since it, its pod or its CommTask is not there, these are looked up.
+// TestWhatALossRestsOn: before a node is closed or let go since it, its pod or its CommTask is not there, these are
+// looked up.
 func TestWhatALossRestsOn(t *testing.T) {
 	for _, tc := range []struct {
 		state, event string

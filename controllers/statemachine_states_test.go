@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// States that a group of four nodes is in before an event of the table. TestConditionsAfterEvents holds that each phase of a run and each
-// part of the group's stage is among them.
+// States that a group of four nodes is in before an event of the table. TestConditionsAfterEvents holds that each phase
+// of a run and each part of the group's stage is among them.
 const (
 	fromNeverRan    = "Never ran"    // its monitors have not reported
 	fromNotAccepted = "Not accepted" // no node has the GPUs

@@ -96,7 +96,8 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 	}
 }
 
-// stays and cannotBe are what the table says where no condition changes, and where the state has nothing that the event could happen to.
+// stays and cannotBe are what the table says where no condition changes, and where the state has nothing that the event
+// could happen to.
 const (
 	stays    = "(stays)"
 	cannotBe = "(cannot be)"

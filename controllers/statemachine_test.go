@@ -26,7 +26,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the invariants.
+// TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the
+// invariants.
 func TestStateMachineNode(t *testing.T) {
 	playSeeds(t, v1alpha1.SpanNode, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "rests on": 5, "old objects": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20,
 		"happens CommGroup": 10, "happens CommTask": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
@@ -447,8 +448,8 @@ func (m *machine) odd(node, why string, change func(*v1alpha1.NodeFacts)) {
 	}
 }
 
-// endHistory leaves the cluster alone: no agent answers any more, and kubelets end what is to end. Within the sum of its
-// deadlines the run is over and no pod is left that holds anything.
+// endHistory leaves the cluster alone: no agent answers any more, and kubelets end what is to end. Within the sum of
+// its deadlines the run is over and no pod is left that holds anything.
 func (m *machine) endHistory() {
 	m.t.Helper()
 	m.group.Spec.Run.Schedule = ""

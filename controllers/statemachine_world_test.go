@@ -28,16 +28,16 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// machine is a cluster as a manager really sees it: its caches lag behind the API server, each kind by itself; writes that rest
-// on an old read are refused as the API server refuses them, any write may fail, and what was written before stays. The agents
-// of the group's stage are those of groupWorld. All of it follows from the seed.
+// machine is a cluster as a manager really sees it: its caches lag behind the API server, each kind by itself; writes
+// that rest on an old read are refused as the API server refuses them, any write may fail, and what was written before
+// stays. The agents of the group's stage are those of groupWorld. All of it follows from the seed.
 type machine struct {
 	*groupWorld
 	rng *rand.Rand
 	// views are what the API server has had, the last is what it has; never changed once they are there.
 	views []apiView
-	// cache says which view each kind in the manager's cache is of; other is that of a manager that was paused while this one took over,
-	// and does not know it yet.
+	// cache says which view each kind in the manager's cache is of; other is that of a manager that was paused while this
+	// one took over, and does not know it yet.
 	cache, other caches
 	// stored is the CommGroup's own status; runs of the world has its CommRuns.
 	stored v1alpha1.CommGroupStatus
@@ -228,8 +228,8 @@ func (m *machine) read() *Snapshot {
 	return s
 }
 
-// reconcile is Reconcile: it reads, decides, writes the objects, and then the status. Now and then it is the other manager's, whose
-// caches stand still for longer, and of which nobody waits for the next wake.
+// reconcile is Reconcile: it reads, decides, writes the objects, and then the status. Now and then it is the other
+// manager's, whose caches stand still for longer, and of which nobody waits for the next wake.
 func (m *machine) reconcile(fresh bool) (*Snapshot, Decision, error) {
 	m.record()
 	if !fresh && m.rng.IntN(4) == 0 {
@@ -331,7 +331,8 @@ func (m *machine) apply(s *Snapshot, d *Decision) error {
 	return errors.Join(errs...)
 }
 
-// deletePod is the API server's: a pod that never came to a node, or is over, is gone at once; the kubelet ends the others.
+// deletePod is the API server's: a pod that never came to a node, or is over, is gone at once; the kubelet ends the
+// others.
 func (m *machine) deletePod(name string) {
 	if pod := m.pods[name]; pod.Spec.NodeName == "" || !podstate.Alive(pod) {
 		delete(m.pods, name)

@@ -56,12 +56,12 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 }
 
 const (
-	// firstErrorRetry and maxErrorRetry bound the back-off after an error. While the API server cannot be reached, deadlines are seen
-	// this much late at most.
+	// firstErrorRetry and maxErrorRetry bound the back-off after an error. While the API server cannot be reached,
+	// deadlines are seen this much late at most.
 	firstErrorRetry = 10 * time.Millisecond
 	maxErrorRetry   = 30 * time.Second
-	// reconcileDeadline ends a reconcile whose requests the API server does not answer, which would hold its worker for ever. To write
-	// the objects of 12,500 members for the first time takes less.
+	// reconcileDeadline ends a reconcile whose requests the API server does not answer, which would hold its worker for
+	// ever. To write the objects of 12,500 members for the first time takes less.
 	reconcileDeadline = 2 * time.Minute
 	// cacheDeadline ends a manager whose cache does not fill. A shorter outage of the API server is no reason to.
 	cacheDeadline = 10 * time.Minute
@@ -73,11 +73,12 @@ func controllerOptions(maxConcurrent int) controller.Options {
 		MaxConcurrentReconciles: maxConcurrent,
 		ReconciliationTimeout:   reconcileDeadline,
 		CacheSyncTimeout:        cacheDeadline,
-		// First in, first out. controller-runtime's priority queue puts objects of the initial list, and all that a reconcile of
-		// them requeues, behind each event: where other groups always have one, a group that only the initial list named would
-		// never be reconciled.
+		// First in, first out. controller-runtime's priority queue puts objects of the initial list, and all that a reconcile
+		// of them requeues, behind each event: where other groups always have one, a group that only the initial list named
+		// would never be reconciled.
 		UsePriorityQueue: ptr.To(false),
-		// Without the token bucket of the default, which all groups share: after an outage it would hold back each by the errors of all.
+		// Without the token bucket of the default, which all groups share: after an outage it would hold back each by the
+		// errors of all.
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorRetry, maxErrorRetry),
 	}
 }
@@ -85,9 +86,9 @@ func controllerOptions(maxConcurrent int) controller.Options {
 // conflictPause lets the cache see what the other writer wrote.
 const conflictPause = 200 * time.Millisecond
 
-// retryConflict asks for another attempt where another writer came first. That is how optimistic locks work and no error: logged as
-// one, with a stack trace, it would alarm whoever reads the manager's log. An error that came along with the conflict
-// shows at the next attempt.
+// retryConflict asks for another attempt where another writer came first. That is how optimistic locks work and no
+// error: logged as one, with a stack trace, it would alarm whoever reads the manager's log. An error that came along
+// with the conflict shows at the next attempt.
 func retryConflict(ctx context.Context, result ctrl.Result, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		logf.FromContext(ctx).V(1).Info("Another writer came first; trying again", "conflict", err.Error())
@@ -118,8 +119,8 @@ func groupChanged(before, after client.Object) bool {
 	return a.Status.Run.ID != b.Status.Run.ID || a.Status.Run.Phase != b.Status.Run.Phase
 }
 
-// commRunChanged ignores the controller's own status writes, but for a run that starts or ends, or whose group's stage has taken a
-// step: its next step follows.
+// commRunChanged ignores the controller's own status writes, but for a run that starts or ends, or whose group's stage
+// has taken a step: its next step follows.
 func commRunChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommRun)
 	b, okB := after.(*v1alpha1.CommRun)
@@ -150,9 +151,10 @@ func commTaskChanged(before, after client.Object) bool {
 	return !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) || !equality.Semantic.DeepEqual(a.Status, b.Status)
 }
 
-// commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs out.
-// Once the earlier one has run out, the same facts again are news: the node's monitor is back. Sums of error counters alone are
-// none: the group looks at problems only, and on thousands of nodes some memory always corrects something.
+// commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs
+// out. Once the earlier one has run out, the same facts again are news: the node's monitor is back. Sums of error
+// counters alone are none: the group looks at problems only, and on thousands of nodes some memory always corrects
+// something.
 func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommNode)
 	b, okB := after.(*v1alpha1.CommNode)
@@ -182,15 +184,16 @@ func nodeChanged(before, after client.Object) bool {
 		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
 }
 
-// groupOfRunPod is the group of a run pod. Anybody can give a pod labels and annotations; only one in the group's own namespace that a
-// CommTask of the group controls is the controller's, and wakes the group.
+// groupOfRunPod is the group of a run pod. Anybody can give a pod labels and annotations; only one in the group's own
+// namespace that a CommTask of the group controls is the controller's, and wakes the group.
 func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 	group, ok := groupAnnotation(pod)
 	owner := metav1.GetControllerOf(pod)
 	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommTask" || owner.APIVersion != v1alpha1.GroupVersion.String() {
 		return nil
 	}
-	// CommTaskName puts the group first and shortens what is longer than 200 bytes. The node is left out: a pod's label may shorten it.
+	// CommTaskName puts the group first and shortens what is longer than 200 bytes. The node is left out: a pod's label
+	// may shorten it.
 	const whole = 180
 	if prefix := group.Name + "."; !strings.HasPrefix(owner.Name, prefix[:min(len(prefix), whole)]) {
 		return nil

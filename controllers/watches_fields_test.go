@@ -17,8 +17,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestChangesOfAGroupThatCount: each of these alone wakes the controller, also those that it has written itself: its next step rests on the
-// written status.
+// TestChangesOfAGroupThatCount: each of these alone wakes the controller, also those that it has written itself: its
+// next step rests on the written status.
 func TestChangesOfAGroupThatCount(t *testing.T) {
 	group := func() *state.Group {
 		g := testkit.Group()

@@ -15,8 +15,9 @@ type LibraryInfo struct {
 	// Path of the loaded file, BuildHash the first 16 hex digits of its SHA-256.
 	Path      string `json:"path,omitempty"`
 	BuildHash string `json:"buildHash,omitempty"`
-	// SettingsHash is over the variables and configuration files that the library takes settings from, as this process sees
-	// them: ranks that differ in it may choose different algorithms for one call and then hang. Empty where not known.
+	// SettingsHash is over the variables and configuration files that the library takes settings from, as this process
+	// sees them: ranks that differ in it may choose different algorithms for one call and then hang. Empty where not
+	// known.
 	SettingsHash string `json:"settingsHash,omitempty"`
 	// RuntimeVersionCode as hipRuntimeGetVersion or cudaRuntimeGetVersion gives it.
 	RuntimeVersionCode int `json:"runtimeVersionCode,omitempty"`
@@ -67,7 +68,8 @@ type LatencyStats struct {
 	IterationsPerRepeat       int   `json:"iterationsPerRepeat,omitempty"`
 }
 
-// MarshalJSON leaves out what is missing: of the coefficient of variation zero is missing only where nothing was repeated.
+// MarshalJSON leaves out what is missing: of the coefficient of variation zero is missing only where nothing was
+// repeated.
 func (l LatencyStats) MarshalJSON() ([]byte, error) {
 	type plain LatencyStats
 	out := struct {
@@ -85,8 +87,8 @@ type CheckResult struct {
 	// Data that the call was checked with; empty where another program checked, which measures no errors.
 	Data Data `json:"data,omitempty"`
 	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the path. No element
-	// counts as checked where rounding explains so much that a rank's part could be missing unseen, as in sums of random FP8 elements
-	// over 8 ranks: the errors are told all the same.
+	// counts as checked where rounding explains so much that a rank's part could be missing unseen, as in sums of random
+	// FP8 elements over 8 ranks: the errors are told all the same.
 	CheckedElements int64 `json:"checkedElements"`
 	WrongElements   int64 `json:"wrongElements"`
 	// FirstWrongElement is the index of the first wrong one in the result; nil where none is.
@@ -95,14 +97,15 @@ type CheckResult struct {
 	// reference is a finite value.
 	NaNElements      int64 `json:"nanElements,omitempty"`
 	OverflowElements int64 `json:"overflowElements,omitempty"`
-	// UnwrittenElements are wrong ones that still hold what filled the buffer before the call: the library never wrote them. They are
-	// not among NaNElements. Of one-byte elements, where a value may look the same, only a buffer none of which was written counts.
+	// UnwrittenElements are wrong ones that still hold what filled the buffer before the call: the library never wrote
+	// them. They are not among NaNElements. Of one-byte elements, where a value may look the same, only a buffer none of
+	// which was written counts.
 	UnwrittenElements int64 `json:"unwrittenElements,omitempty"`
 	// MaxRelativeErrorPPM is the largest |got-want| over the largest |want|, in parts per million. Above zero on exact
 	// data it proves that the values were quantised.
 	MaxRelativeErrorPPM int64 `json:"maxRelativeErrorPPM"`
-	// MeanRelativeErrorPPM is the mean of |got-want| over the mean of |want|, in parts per million, of the elements that are
-	// finite.
+	// MeanRelativeErrorPPM is the mean of |got-want| over the mean of |want|, in parts per million, of the elements that
+	// are finite.
 	MeanRelativeErrorPPM int64 `json:"meanRelativeErrorPPM,omitempty"`
 }
 
@@ -155,8 +158,8 @@ type Effective struct {
 	Requested string `json:"requested"`
 	// State: InEffect, Partial (for some of the sizes or datatypes asked about), NotInEffect or Unknown.
 	State string `json:"state"`
-	// Reason: Active, NotBuilt, MultiNode, RankCount, BelowThreshold, AboveThreshold, DatatypeUnsupported, UnknownVariable,
-	// FlavorUnsupported, Disabled, NotApplied, TakenByFP8 or Unknown.
+	// Reason: Active, NotBuilt, MultiNode, RankCount, BelowThreshold, AboveThreshold, DatatypeUnsupported,
+	// UnknownVariable, FlavorUnsupported, Disabled, NotApplied, TakenByFP8 or Unknown.
 	Reason string `json:"reason"`
 	// MinBytes and MaxBytes bound the sizes for which the setting is in effect; nil where there is no bound or no effect.
 	MinBytes *int64 `json:"minBytes,omitempty"`

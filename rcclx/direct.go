@@ -28,16 +28,16 @@ func (c Call) otherThanCDNA3And4() bool {
 	return gpu != "" && gpu != gfx942 && gpu != gfx950
 }
 
-// gfxOfModel are the models whose architecture decides a path (device ids and gfx_target_version as the kernel driver has
-// them).
+// gfxOfModel are the models whose architecture decides a path (device ids and gfx_target_version as the kernel driver
+// has them).
 var gfxOfModel = map[string]string{
 	"MI300A": gfx942, "MI300X": gfx942, "MI308X": gfx942, "MI325X": gfx942,
 	"MI350X": gfx950, "MI355X": gfx950, "MI350P": gfx950,
 	"MI210": "gfx90a", "MI250": "gfx90a", "MI250X": "gfx90a",
 }
 
-// GFXOf is the architecture of a device by the name that hipDeviceGetName gives, as in "AMD Instinct MI300X"; empty where the
-// name tells none.
+// GFXOf is the architecture of a device by the name that hipDeviceGetName gives, as in "AMD Instinct MI300X"; empty
+// where the name tells none.
 func GFXOf(deviceName string) string {
 	for _, word := range strings.Fields(deviceName) {
 		if gfx, ok := gfxOfModel[strings.ToUpper(word)]; ok {
@@ -62,8 +62,9 @@ func directGate(f Flavor, env environment, c Call) gate {
 	return closed(ReasonUnknown, "which of direct, ring and tree RCCL takes depends on its release and the GPU")
 }
 
-// directAllGatherGate follows rcclUseAllGatherDirect in src/rccl_wrap.cc:446-485 of torchcomms comms/rcclx/develop/projects/rccl,
-// and the same function of snapshots/stable, where a threshold of one's own counts only to switch it off.
+// directAllGatherGate follows rcclUseAllGatherDirect in src/rccl_wrap.cc:446-485 of torchcomms
+// comms/rcclx/develop/projects/rccl, and the same function of snapshots/stable, where a threshold of one's own counts
+// only to switch it off.
 func directAllGatherGate(f Flavor, env environment, c Call) gate {
 	_, disabled := env[directAGOff]
 	_, own := env[directAGThreshold]
@@ -101,8 +102,8 @@ func directAllGatherGate(f Flavor, env environment, c Call) gate {
 	return closed(ReasonUnknown, "direct up to %s on gfx942 and %s on gfx950, else ring or tree: name the GPU", HumanBytes(on942), HumanBytes(on950))
 }
 
-// directReduceScatterGate follows rcclUseReduceScatterDirect in src/rccl_wrap.cc:487-525 of torchcomms comms/rcclx/develop/
-// projects/rccl.
+// directReduceScatterGate follows rcclUseReduceScatterDirect in src/rccl_wrap.cc:487-525 of torchcomms
+// comms/rcclx/develop/ projects/rccl.
 func directReduceScatterGate(env environment, c Call) gate {
 	_, disabled := env[directRSOff]
 	_, ownPXN := env[pxnVariable]

@@ -17,8 +17,8 @@ func environmentMap(vars []EnvVar) environment {
 	return env
 }
 
-// integer reads a variable as RCCL_PARAM does (src/include/param.h): strtoll with base 0, text that is no number is 0. A
-// variable that is not set has the table's value for that.
+// integer reads a variable as RCCL_PARAM does (src/include/param.h): strtoll with base 0, text that is no number is 0.
+// A variable that is not set has the table's value for that.
 func (e environment) integer(name string) int64 {
 	text := e[name]
 	if text == "" {
@@ -37,7 +37,8 @@ func (e environment) limitBytes(name string) int64 {
 	return math.MaxInt64
 }
 
-// parseStrtoll is C's strtoll(text, NULL, 0): leading space, a sign, 0x or 0 for the base, then as many digits as there are.
+// parseStrtoll is C's strtoll(text, NULL, 0): leading space, a sign, 0x or 0 for the base, then as many digits as there
+// are.
 func parseStrtoll(text string) int64 {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	sign := ""

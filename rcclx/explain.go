@@ -99,7 +99,8 @@ func notes(f Flavor, path Path, c Call) []string {
 	return all
 }
 
-// HumanBytes writes a size as people do, in units of 1024 and rounded to hundredths: 204800 is "200 KiB", 1500 is "1.46 KiB".
+// HumanBytes writes a size as people do, in units of 1024 and rounded to hundredths: 204800 is "200 KiB", 1500 is "1.46
+// KiB".
 func HumanBytes(n int64) string {
 	text, _ := humanBytes(n)
 	return text

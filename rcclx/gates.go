@@ -50,7 +50,8 @@ func closed(reason, format string, args ...any) gate {
 	return gate{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// off is the gate of a path that is switched off: whether it would take the call if it were on, and how to switch it on.
+// off is the gate of a path that is switched off: whether it would take the call if it were on, and how to switch it
+// on.
 func off(what, setting string, on gate) gate {
 	if on.open() {
 		g := closed(ReasonDisabled, "%s, and would take the call if it were on: set %s to Preferred", what, setting)
@@ -107,8 +108,8 @@ func lowPrecisionGate(f Flavor, env environment, c Call) gate {
 	return gate{}
 }
 
-// ddaDatatype says whether DDA has kernels for a datatype (torchcomms comms/common/algorithms/*/*AlgoManager.cu, rocm-systems
-// projects/rccl/src/algorithms/dda/*/dda_*_ipc.cu).
+// ddaDatatype says whether DDA has kernels for a datatype (torchcomms comms/common/algorithms/*/*AlgoManager.cu,
+// rocm-systems projects/rccl/src/algorithms/dda/*/dda_*_ipc.cu).
 func ddaDatatype(d Datatype) bool { return d == Float32 || d == Float16 || d == BFloat16 }
 
 func ddaGate(f Flavor, env environment, c Call) (Path, gate) {
@@ -162,9 +163,10 @@ func rcclxDDAGate(env environment, c Call) (Path, gate) {
 	return PathDDATree, gate{}
 }
 
-// amdDDAGate follows rocm-systems projects/rccl/src/rccl_wrap.cc (rcclDdaEnabled) and src/algorithms/dda/ipc/ipc_init.cu.
-// It is for gfx942 and gfx950; where the GPU is not known, the answer is for those, and says so. Its limit is a table by architecture and collective that changes from release to release, so that a call is known to
-// take DDA only where a limit is set, and the A/B measurement decides otherwise.
+// amdDDAGate follows rocm-systems projects/rccl/src/rccl_wrap.cc (rcclDdaEnabled) and
+// src/algorithms/dda/ipc/ipc_init.cu. It is for gfx942 and gfx950; where the GPU is not known, the answer is for those,
+// and says so. Its limit is a table by architecture and collective that changes from release to release, so that a call
+// is known to take DDA only where a limit is set, and the A/B measurement decides otherwise.
 func amdDDAGate(env environment, c Call) gate {
 	threshold := env.integer(envAMDThreshold)
 	switch {

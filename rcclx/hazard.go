@@ -15,8 +15,8 @@ func Hazard(f Flavor, v Variant, s Settings, c Call) string {
 	return lowPrecisionHazard(c)
 }
 
-// HazardMultiple is what the count of an FP8 call must be a multiple of for the library's code to handle all of it; zero
-// where any count is safe.
+// HazardMultiple is what the count of an FP8 call must be a multiple of for the library's code to handle all of it;
+// zero where any count is safe.
 func HazardMultiple(c Collective, ranks int) int64 {
 	switch c {
 	case AllReduce:
@@ -27,11 +27,12 @@ func HazardMultiple(c Collective, ranks int) int64 {
 	return 0
 }
 
-// HazardStart is the first element of a rank's result that the hazard of an FP8 call with a count argument of countElements
-// can make wrong; countElements where there is none, as for a count that is safe. What is wrong before it has another cause.
-// AllReduce floors each rank's part, so that the tail behind all floored parts is never written. ReduceScatter reads rank r's
-// part from r floored parts on instead of r whole ones: rank 0's result lacks its tail, and any element of the others' may be
-// wrong (low_precision_allreduce.cc and low_precision_reduce_scatter.cc, uniformChunkSize).
+// HazardStart is the first element of a rank's result that the hazard of an FP8 call with a count argument of
+// countElements can make wrong; countElements where there is none, as for a count that is safe. What is wrong before it
+// has another cause. AllReduce floors each rank's part, so that the tail behind all floored parts is never written.
+// ReduceScatter reads rank r's part from r floored parts on instead of r whole ones: rank 0's result lacks its tail,
+// and any element of the others' may be wrong (low_precision_allreduce.cc and low_precision_reduce_scatter.cc,
+// uniformChunkSize).
 func HazardStart(c Collective, rank, ranks int, countElements int64) int64 {
 	multiple := HazardMultiple(c, ranks)
 	switch {
@@ -58,8 +59,8 @@ func lowPrecisionHazard(c Call) string {
 		shape.CountElements, multiple)
 }
 
-// HazardSizes are message sizes at or just over sizeBytes, and at least FP8's least size, at whose counts FP8 loses a tail:
-// one element over a safe count, and half of a multiple over. None for collectives where any count is safe.
+// HazardSizes are message sizes at or just over sizeBytes, and at least FP8's least size, at whose counts FP8 loses a
+// tail: one element over a safe count, and half of a multiple over. None for collectives where any count is safe.
 func HazardSizes(c Collective, d Datatype, sizeBytes int64, ranks int) []int64 {
 	multiple := HazardMultiple(c, ranks)
 	parts, err := partsOf(c, d, ranks)

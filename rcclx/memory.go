@@ -2,15 +2,15 @@ package rcclx
 
 import "math"
 
-// SendShiftBytes is how much further on the checked call's data begin in the send buffer, so that a result of an earlier call
-// that was left somewhere is seen as wrong. The send buffer has so many bytes more than its largest message. It keeps the
-// alignment that the library's fast paths ask for (16 bytes; 128 for LL128).
+// SendShiftBytes is how much further on the checked call's data begin in the send buffer, so that a result of an
+// earlier call that was left somewhere is seen as wrong. The send buffer has so many bytes more than its largest
+// message. It keeps the alignment that the library's fast paths ask for (16 bytes; 128 for LL128).
 const SendShiftBytes = 256
 
 // LowPrecisionPoolBytes is the uncached pool that the library allocates for a communicator while FP8 is on: 128 Mi
 // elements, doubled until the largest message fits, of 10 + max(8, ranks) bytes each
-// (meta/lpcoll/low_precision_buffer_pool.cc); 2.25 GiB at eight ranks and up to 128 Mi elements. What 64 bits do not count is
-// math.MaxInt64.
+// (meta/lpcoll/low_precision_buffer_pool.cc); 2.25 GiB at eight ranks and up to 128 Mi elements. What 64 bits do not
+// count is math.MaxInt64.
 func LowPrecisionPoolBytes(ranks int, messageElements int64) int64 {
 	elements, each := int64(lowPrecisionPoolUnits), int64(10+max(8, ranks))
 	for elements < messageElements && elements <= math.MaxInt64/2 {
@@ -32,7 +32,8 @@ type MemoryCall struct {
 
 // Memory is what a rank takes from its device.
 type Memory struct {
-	// SendBytes and RecvBytes are the largest messages that the buffers hold; SendBytes is zero where all calls are in place.
+	// SendBytes and RecvBytes are the largest messages that the buffers hold; SendBytes is zero where all calls are in
+	// place.
 	SendBytes, RecvBytes int64
 	// SendShiftBytes is what the send buffer has beyond its largest message; zero where there is no send buffer.
 	SendShiftBytes int64
@@ -67,9 +68,9 @@ func saturatingSum(all ...int64) int64 {
 }
 
 // MemoryNeed is what each rank of a run takes from its device: the buffers for its largest calls and what the library
-// allocates for the variant. f is the flavor whose gates hold (LibraryInfo.Gates). It is the one place that decides this: a
-// plan, a precondition and the rank that allocates all ask here. A size that makes no call takes nothing; who makes the call
-// reports it.
+// allocates for the variant. f is the flavor whose gates hold (LibraryInfo.Gates). It is the one place that decides
+// this: a plan, a precondition and the rank that allocates all ask here. A size that makes no call takes nothing; who
+// makes the call reports it.
 func MemoryNeed(f Flavor, v Variant, s Settings, ranks int, calls []MemoryCall) Memory {
 	env := environmentMap(Environment(f, v, s))
 	var sendBytes, recvBytes, fp8Elements int64

@@ -17,7 +17,8 @@ var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 // folded is a name without case and separators.
 func folded(text string) string { return separators.Replace(strings.ToLower(text)) }
 
-// ParseCollective reads a collective as people and benchmarks name it: AllReduce, all_reduce, allreduce, all_reduce_perf.
+// ParseCollective reads a collective as people and benchmarks name it: AllReduce, all_reduce, allreduce,
+// all_reduce_perf.
 func ParseCollective(text string) (Collective, error) {
 	name := strings.TrimPrefix(strings.TrimSuffix(folded(text), "perf"), "nccl")
 	if name == "bcast" {
@@ -98,8 +99,9 @@ func ParseSizeBytes(text string) (int64, error) {
 	return n * factor, nil
 }
 
-// ParseSizes reads message sizes: a list of sizes and ranges, as in "8,1K,1M", "1K:1G:2" (each size twice the one before)
-// and "1M:16M:+1M" (each 1 MiB more than the one before). They come back ascending and each once, MaxSizes at most.
+// ParseSizes reads message sizes: a list of sizes and ranges, as in "8,1K,1M", "1K:1G:2" (each size twice the one
+// before) and "1M:16M:+1M" (each 1 MiB more than the one before). They come back ascending and each once, MaxSizes at
+// most.
 func ParseSizes(text string) ([]int64, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("no sizes: write a list such as 8,1K,1M or a range such as 1K:1G:2")

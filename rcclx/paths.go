@@ -101,8 +101,8 @@ func pathUnder(f Flavor, env environment, c Call) (Path, string) {
 	return chosen.path, strings.Join(reasons, "; ")
 }
 
-// choose follows the library's order: low precision, then DDA, then direct, ring or tree (src/collectives.cc of torchcomms
-// comms/rcclx/develop/projects/rccl).
+// choose follows the library's order: low precision, then DDA, then direct, ring or tree (src/collectives.cc of
+// torchcomms comms/rcclx/develop/projects/rccl).
 func choose(f Flavor, env environment, c Call) choice {
 	c = c.exact()
 	ch := choice{flavor: f, collective: c.Collective}

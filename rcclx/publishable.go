@@ -8,14 +8,16 @@ import (
 	"unicode"
 )
 
-// ownVariable and loads are the rules of spec.runtime.env (api/v1alpha1): an object from before a rule is as it was written.
+// ownVariable and loads are the rules of spec.runtime.env (api/v1alpha1): an object from before a rule is as it was
+// written.
 var (
 	ownVariable = regexp.MustCompile(`^(NCCL|RCCL|HSA|HIP)_[A-Z0-9_]+$`)
 	loads       = []string{"NCCL_CONF_FILE", "NCCL_COMM_ID", "HSA_TOOLS_LIB", "HSA_HOSTCALL_LIB"}
 )
 
 // WhyNotPublishable says in half a sentence why a variable may not be in a file of settings; empty where it may. In
-// rccl.conf each line is a variable: one with a line break in its value would set a second one, past all rules on names.
+// rccl.conf each line is a variable: one with a line break in its value would set a second one, past all rules on
+// names.
 func WhyNotPublishable(e EnvVar) string {
 	switch {
 	case !ownVariable.MatchString(e.Name):

@@ -75,8 +75,8 @@ func Environment(f Flavor, v Variant, s Settings) []EnvVar {
 	return merge(s.Env, process{flavor: f, dda: v == DDA, fp8: v == LowPrecision, settings: s}.controlled())
 }
 
-// JobEnvironment is what a job sets to get the settings as requested, DDA and FP8 together. What only measurements need, as
-// NCCL_NVLS_ENABLE=0, is not in it: it would slow a person's jobs.
+// JobEnvironment is what a job sets to get the settings as requested, DDA and FP8 together. What only measurements
+// need, as NCCL_NVLS_ENABLE=0, is not in it: it would slow a person's jobs.
 func JobEnvironment(f Flavor, s Settings) []EnvVar {
 	return merge(s.Env, jobProcess(f, s).controlled())
 }
@@ -145,8 +145,8 @@ func ddaTreeOver(defaultBytes int64) func(process) (string, bool) {
 	}
 }
 
-// fp8Wanted are the collectives that FP8 is on for in a process. The mode itself is not looked at, so that a variant may
-// measure FP8 before a person asks for it.
+// fp8Wanted are the collectives that FP8 is on for in a process. The mode itself is not looked at, so that a variant
+// may measure FP8 before a person asks for it.
 func (p process) fp8Wanted() LowPrecisionSettings {
 	if !p.fp8 {
 		return LowPrecisionSettings{}

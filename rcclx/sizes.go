@@ -73,11 +73,11 @@ func Sizes(minBytes, maxBytes int64, factor int) []int64 {
 	return sizes
 }
 
-// PeerCounts are the elements that a rank sends to each peer, itself included, in an AllToAllv of countElements elements
-// a rank and peer on average. They are rccl-tests' own (src/alltoallv.cu), so that results compare: a peer's share grows with
-// (rank+peer) mod ranks, and the peer for which that is zero gets the rest. What rank r sends to peer p is therefore what
-// p sends to r, and the parts add up to countElements*ranks. Over two ranks the parts are even, as there. From leastCount on
-// no part is empty; under it the share is zero, and all goes to the one peer with the rest.
+// PeerCounts are the elements that a rank sends to each peer, itself included, in an AllToAllv of countElements
+// elements a rank and peer on average. They are rccl-tests' own (src/alltoallv.cu), so that results compare: a peer's
+// share grows with (rank+peer) mod ranks, and the peer for which that is zero gets the rest. What rank r sends to peer
+// p is therefore what p sends to r, and the parts add up to countElements*ranks. Over two ranks the parts are even, as
+// there. From leastCount on no part is empty; under it the share is zero, and all goes to the one peer with the rest.
 func PeerCounts(rank, ranks int, countElements int64) []int64 {
 	if ranks < 1 || rank < 0 || rank >= ranks || countElements < 0 {
 		return nil
@@ -97,16 +97,16 @@ func PeerCounts(rank, ranks int, countElements int64) []int64 {
 
 // Shape is one call in elements and bytes.
 type Shape struct {
-	// CountElements is the count argument of the call: of the whole message for AllReduce, Broadcast, Reduce and SendRecv, of
-	// one rank's part for AllGather, ReduceScatter and AllToAll, and of the mean part for AllToAllv (see PeerCounts).
+	// CountElements is the count argument of the call: of the whole message for AllReduce, Broadcast, Reduce and SendRecv,
+	// of one rank's part for AllGather, ReduceScatter and AllToAll, and of the mean part for AllToAllv (see PeerCounts).
 	CountElements int64
 	// SendBytes and RecvBytes are the buffers' sizes; the larger one is the message size.
 	SendBytes, RecvBytes int64
 }
 
-// leastCount is the least count argument that measures the collective. In AllToAllv a smaller one has shares of zero, so
-// that all goes to one peer, for ranks 0 and ranks/2 to themselves; rccl-tests measures nothing there (src/alltoallv.cu,
-// count < nranks*nranks/2, in elements of the whole message).
+// leastCount is the least count argument that measures the collective. In AllToAllv a smaller one has shares of zero,
+// so that all goes to one peer, for ranks 0 and ranks/2 to themselves; rccl-tests measures nothing there
+// (src/alltoallv.cu, count < nranks*nranks/2, in elements of the whole message).
 func leastCount(c Collective, ranks int) int64 {
 	if c == AllToAllv {
 		return (int64(ranks) + 1) / 2
@@ -114,12 +114,13 @@ func leastCount(c Collective, ranks int) int64 {
 	return 1
 }
 
-// ShapeOf gives the call that moves sizeBytes, where the size of a message is rccl-tests': the larger of send and receive
-// buffer (rccl-tests src/*.cu). A size is rounded down to one element for every rank; the field's programs round down
-// further, so that only sizes that are multiples of both give the same call: rccl-tests AllGather and ReduceScatter to 4
-// elements a rank (ALIGN in src/all_gather.cu, src/reduce_scatter.cu), nccl-tests AllGather, ReduceScatter and AllToAll to
-// 16 bytes (src/all_gather.cu, src/reduce_scatter.cu, src/alltoall.cu). A size that leaves a rank without an element, or in
-// AllToAllv a peer without a share, is an error that names the least size: it would measure an empty call.
+// ShapeOf gives the call that moves sizeBytes, where the size of a message is rccl-tests': the larger of send and
+// receive buffer (rccl-tests src/*.cu). A size is rounded down to one element for every rank; the field's programs
+// round down further, so that only sizes that are multiples of both give the same call: rccl-tests AllGather and
+// ReduceScatter to 4 elements a rank (ALIGN in src/all_gather.cu, src/reduce_scatter.cu), nccl-tests AllGather,
+// ReduceScatter and AllToAll to 16 bytes (src/all_gather.cu, src/reduce_scatter.cu, src/alltoall.cu). A size that
+// leaves a rank without an element, or in AllToAllv a peer without a share, is an error that names the least size: it
+// would measure an empty call.
 func ShapeOf(c Collective, d Datatype, sizeBytes int64, ranks int) (Shape, error) {
 	parts, err := partsOf(c, d, ranks)
 	if err != nil {
@@ -137,8 +138,9 @@ func ShapeOf(c Collective, d Datatype, sizeBytes int64, ranks int) (Shape, error
 	return ShapeOfCount(c, d, count, ranks)
 }
 
-// ShapeOfCount gives the call with a count argument of countElements, one that ShapeOf would not choose too. A count whose message has more bytes than an int64
-// holds is an error: no size_t argument of the library's, nor an offset into its buffers, may wrap.
+// ShapeOfCount gives the call with a count argument of countElements, one that ShapeOf would not choose too. A count
+// whose message has more bytes than an int64 holds is an error: no size_t argument of the library's, nor an offset into
+// its buffers, may wrap.
 func ShapeOfCount(c Collective, d Datatype, countElements int64, ranks int) (Shape, error) {
 	parts, err := partsOf(c, d, ranks)
 	if err != nil {
@@ -197,8 +199,8 @@ func names[T ~string](all []T) string {
 // SizeBytes is the message size by rccl-tests' definition.
 func (s Shape) SizeBytes() int64 { return max(s.SendBytes, s.RecvBytes) }
 
-// InPlaceOffsets says where in one buffer of SizeBytes a rank's send and receive data begin when the call is in place, as
-// rccl-tests places them: the smaller of the two at the rank's own part of the larger one. Only for collectives that
+// InPlaceOffsets says where in one buffer of SizeBytes a rank's send and receive data begin when the call is in place,
+// as rccl-tests places them: the smaller of the two at the rank's own part of the larger one. Only for collectives that
 // have an in-place form (HasInPlace).
 func (s Shape) InPlaceOffsets(rank int) (sendOffsetBytes, recvOffsetBytes int64) {
 	switch {
@@ -226,8 +228,9 @@ func AlgBandwidthMBps(sizeBytes, latencyNanoseconds int64) int64 {
 
 // BusBandwidthMBps is the algorithm bandwidth times the share of the message that crosses the busiest link: 2(n-1)/n
 // for AllReduce, (n-1)/n for AllGather, ReduceScatter, AllToAll and AllToAllv, and 1 for Broadcast, Reduce and SendRecv
-// (rccl-tests doc/PERFORMANCE.md and GetBw in src/*.cu). Zero, which a caller must take as missing, over one rank, where
-// nothing crosses a link, where the latency is not positive and for an unknown collective; so what was measured is at least 1.
+// (rccl-tests doc/PERFORMANCE.md and GetBw in src/*.cu). Zero, which a caller must take as missing, over one rank,
+// where nothing crosses a link, where the latency is not positive and for an unknown collective; so what was measured
+// is at least 1.
 func BusBandwidthMBps(c Collective, sizeBytes, latencyNanoseconds int64, ranks int) int64 {
 	if latencyNanoseconds <= 0 || sizeBytes <= 0 {
 		return 0

@@ -9,15 +9,15 @@ const (
 	rcclFP8Version      = 22005 // rccl src/nccl.h.in, RCCL_FLOAT8: in release/rocm-rel-6.2 (2.20.5), not in rocm-rel-6.1 (2.18.6)
 )
 
-// fp8ComputeCapability is the least one for which NCCL reduces FP8 elements (nccl src/enqueue.cc, taskAppend: "FP8 reduction
-// support begins with sm90 capable devices").
+// fp8ComputeCapability is the least one for which NCCL reduces FP8 elements (nccl src/enqueue.cc, taskAppend: "FP8
+// reduction support begins with sm90 capable devices").
 const fp8ComputeCapability = 90
 
 func (d Datatype) fp8() bool { return d == Float8E4M3 || d == Float8E5M2 }
 
-// DatatypeSupport says whether a library has an element type, and if not, why and what to do. f is the flavor whose gates
-// hold (LibraryInfo.Gates), versionCode what ncclGetVersion gave. It has nothing to do with FP8 transport, which takes
-// Float32 and BFloat16 elements. Callers ask before they allocate anything. See also ReductionSupport.
+// DatatypeSupport says whether a library has an element type, and if not, why and what to do. f is the flavor whose
+// gates hold (LibraryInfo.Gates), versionCode what ncclGetVersion gave. It has nothing to do with FP8 transport, which
+// takes Float32 and BFloat16 elements. Callers ask before they allocate anything. See also ReductionSupport.
 func DatatypeSupport(f Flavor, versionCode int, d Datatype) (ok bool, why string) {
 	if d.Bytes() == 0 {
 		return false, fmt.Sprintf("datatype %q is not known: use %s", d, names(Datatypes()))
@@ -50,9 +50,9 @@ func DatatypeSince(f Flavor, d Datatype) int {
 	return 0
 }
 
-// ReductionSupport says whether a device reduces a datatype, and if not, why. computeCapability is major*10+minor as CUDA
-// gives it, zero where it is not known. NCCL refuses AllReduce, ReduceScatter and Reduce of FP8 elements below 9.0. AMD's
-// devices that have FP8 pass the same test of RCCL's (gfx942 counts as 94).
+// ReductionSupport says whether a device reduces a datatype, and if not, why. computeCapability is major*10+minor as
+// CUDA gives it, zero where it is not known. NCCL refuses AllReduce, ReduceScatter and Reduce of FP8 elements below
+// 9.0. AMD's devices that have FP8 pass the same test of RCCL's (gfx942 counts as 94).
 func ReductionSupport(f Flavor, computeCapability int, c Collective, d Datatype) (ok bool, why string) {
 	if f != FlavorNCCL || !d.fp8() || !reduces(c) || computeCapability == 0 || computeCapability >= fp8ComputeCapability {
 		return true, ""

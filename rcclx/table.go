@@ -42,7 +42,8 @@ const (
 	mscclppVariable    = "RCCL_MSCCLPP_ENABLE"
 )
 
-// process is what decides a process's variables, a job's or a rank's: its library, its settings, and which of them are switched on.
+// process is what decides a process's variables, a job's or a rank's: its library, its settings, and which of them are
+// switched on.
 type process struct {
 	flavor   Flavor
 	dda, fp8 bool
@@ -219,7 +220,8 @@ func Reads(f Flavor, name string) (reads, known bool) {
 	return v.read(f), true
 }
 
-// sourceFor is where a flavor reads the variable. Stable keeps RCCLX's files in a tree of its own, with other line numbers.
+// sourceFor is where a flavor reads the variable. Stable keeps RCCLX's files in a tree of its own, with other line
+// numbers.
 func (v variable) sourceFor(f Flavor) string {
 	if f != FlavorRCCLXStable {
 		return v.source

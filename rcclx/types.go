@@ -62,7 +62,8 @@ const (
 // Placement says whether a call's result goes to a buffer of its own.
 type Placement string
 
-// The placements. In place, the send buffer lies within the receive buffer, or the other way round, as rccl-tests has it.
+// The placements. In place, the send buffer lies within the receive buffer, or the other way round, as rccl-tests has
+// it.
 const (
 	OutOfPlace Placement = "OutOfPlace"
 	InPlace    Placement = "InPlace"
@@ -121,7 +122,8 @@ type LowPrecisionSettings struct {
 	Collectives []Collective `json:"collectives,omitempty"`
 }
 
-// MeasurementName names a measurement for messages, for example "AllReduce BFloat16 65536 B in place". Nothing reads it.
+// MeasurementName names a measurement for messages, for example "AllReduce BFloat16 65536 B in place". Nothing reads
+// it.
 func MeasurementName(c Collective, d Datatype, sizeBytes int64, p Placement) string {
 	name := fmt.Sprintf("%s %s %d B", c, d, sizeBytes)
 	if p == InPlace {

@@ -8,8 +8,9 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// MaxMeanErrorPPM is the largest mean error with any kind of data at which results count as usable: 2^-4, the most that one rounding
-// to E4M3's three mantissa bits is off. Rounding alone stays under half of it; what is over it lost its small values or its outliers.
+// MaxMeanErrorPPM is the largest mean error with any kind of data at which results count as usable: 2^-4, the most that
+// one rounding to E4M3's three mantissa bits is off. Rounding alone stays under half of it; what is over it lost its
+// small values or its outliers.
 const MaxMeanErrorPPM = 62_500
 
 // Loss is what a setting does to data, so that a job cannot use its results as they are.
@@ -57,8 +58,8 @@ type Usability struct {
 	Losses []Loss
 }
 
-// Usability judges what was seen. One loss makes the results not usable, whatever else was not checked; without a loss, data that
-// was not checked leaves it unknown.
+// Usability judges what was seen. One loss makes the results not usable, whatever else was not checked; without a loss,
+// data that was not checked leaves it unknown.
 func (d DataSeen) Usability() Usability {
 	var losses []Loss
 	for loss, seen := range map[Loss]bool{LossWrongData: d.WrongElements > 0, LossTail: d.TailElements > 0, LossOverflow: d.LostElements > 0,

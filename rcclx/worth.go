@@ -35,8 +35,8 @@ const (
 // ABPoint is one message size of a variant beside Baseline, over the members of a group.
 type ABPoint struct {
 	SizeBytes int64
-	// GainsPPM of the members that measured both sides, each with itself: Baseline's latency minus the variant's, in parts per
-	// million of Baseline's. 200,000 is a fifth less time.
+	// GainsPPM of the members that measured both sides, each with itself: Baseline's latency minus the variant's, in parts
+	// per million of Baseline's. 200,000 is a fifth less time.
 	GainsPPM []int64
 	// NoisePPM of the members that told it: the coefficients of variation of both latencies, added up.
 	NoisePPM []int64
@@ -99,11 +99,11 @@ type Worth struct {
 	State      string
 	// Sizes at which the setting changes the way of a call and which were measured, ascending.
 	Sizes []SizeWorth
-	// ProvenMaxBytes is the largest measured size up to which every size wins or is even; zero where the smallest loses or is
-	// not known.
+	// ProvenMaxBytes is the largest measured size up to which every size wins or is even; zero where the smallest loses or
+	// is not known.
 	ProvenMaxBytes int64
-	// MissingBytes are sizes that should have been measured and were not, or with too much noise; LeftOut counts those that
-	// were measured and whose numbers nobody kept.
+	// MissingBytes are sizes that should have been measured and were not, or with too much noise; LeftOut counts those
+	// that were measured and whose numbers nobody kept.
 	MissingBytes []int64
 	LeftOut      int
 	// ErrorPPM as given. MemoryBytes that the setting costs each rank; nil where it is not known.
@@ -114,7 +114,8 @@ type Worth struct {
 	Data          Usability
 }
 
-// JudgeWorth says whether a setting pays. ok is false where the setting changes nothing at any size that was to be measured.
+// JudgeWorth says whether a setting pays. ok is false where the setting changes nothing at any size that was to be
+// measured.
 func JudgeWorth(in WorthInput) (w Worth, ok bool) {
 	w = Worth{Variant: in.Variant, Collective: in.Collective, Datatype: in.Datatype, ErrorPPM: in.ErrorPPM, WrongElements: in.WrongElements, Data: in.Data,
 		MemoryBytes: settingMemory(in)}
@@ -150,8 +151,8 @@ func JudgeWorth(in WorthInput) (w Worth, ok bool) {
 	return w, true
 }
 
-// Acts says whether the setting may change the way of a call of this size. FP8's AllGather does so below FP8's least size,
-// too: it goes peer to peer there.
+// Acts says whether the setting may change the way of a call of this size. FP8's AllGather does so below FP8's least
+// size, too: it goes peer to peer there.
 func (in WorthInput) Acts(sizeBytes int64) bool {
 	call := Call{Collective: in.Collective, Datatype: in.Datatype, SizeBytes: sizeBytes, Ranks: in.Ranks, Nodes: 1, GFX: in.GFX}
 	with, _ := ExpectedPath(in.Flavor, in.Variant, in.Settings, call)
@@ -174,8 +175,8 @@ func settingMemory(in WorthInput) *int64 {
 	return &bytes
 }
 
-// judgeSize holds one size against Baseline, over all placements: a loss in one of them is a loss, since a job's placement
-// is not known.
+// judgeSize holds one size against Baseline, over all placements: a loss in one of them is a loss, since a job's
+// placement is not known.
 func judgeSize(size int64, placements []ABPoint) (s SizeWorth, known, leftOut bool) {
 	var gains, noises []int64
 	for _, p := range placements {
@@ -215,9 +216,9 @@ func judgeSize(size int64, placements []ABPoint) (s SizeWorth, known, leftOut bo
 	return s, true, false
 }
 
-// gainAndNoise are the members' median gain, and what a change must reach to be more than noise: evenPPM, what the repeats of one
-// member scatter, and twice what the members do, so that a setting that wins does so on the middle 95 of 100 members. blind says
-// that neither scatter is known.
+// gainAndNoise are the members' median gain, and what a change must reach to be more than noise: evenPPM, what the
+// repeats of one member scatter, and twice what the members do, so that a setting that wins does so on the middle 95 of
+// 100 members. blind says that neither scatter is known.
 func (p ABPoint) gainAndNoise() (gain, noise int64, blind bool) {
 	gain = median(p.GainsPPM)
 	noise = evenPPM

@@ -7,11 +7,13 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// Job is what the choice for FP8 depends on beside the numbers: the jobs that get the settings, and what the run saw of their data.
+// Job is what the choice for FP8 depends on beside the numbers: the jobs that get the settings, and what the run saw of
+// their data.
 type Job struct {
 	// OverNodes: jobs are over several nodes, where no run measures FP8.
 	OverNodes bool
-	// Data says of FP8's results with each collective whether they are usable; a collective that is not in it was not checked.
+	// Data says of FP8's results with each collective whether they are usable; a collective that is not in it was not
+	// checked.
 	Data map[Collective]Usability
 	// Accepted are the losses that the owner of the jobs accepts.
 	Accepted []Loss
@@ -49,10 +51,10 @@ func variantsOf(all []Worth, v Variant, c Collective) []Worth {
 
 func (w *Worth) name() string { return string(w.Collective) + " " + string(w.Datatype) }
 
-// ChooseDDA gives the one choice for all collectives and datatypes, which share DDA's switch and limits: on where one of them
-// wins, up to the largest measured size to which none loses. It never goes beyond what was measured, and never assumes
-// anything of sizes that were not. Which of flat and tree is faster at one size no run measures: flat ends where the limit
-// does, and else stays as it was.
+// ChooseDDA gives the one choice for all collectives and datatypes, which share DDA's switch and limits: on where one
+// of them wins, up to the largest measured size to which none loses. It never goes beyond what was measured, and never
+// assumes anything of sizes that were not. Which of flat and tree is faster at one size no run measures: flat ends
+// where the limit does, and else stays as it was.
 func ChooseDDA(f Flavor, s Settings, all []Worth) DDAChoice {
 	entries := variantsOf(all, DDA, "")
 	if len(entries) == 0 {
@@ -102,8 +104,8 @@ func flatLimit(f Flavor, s Settings) int64 {
 	return environmentMap(Environment(f, DDA, s)).limitBytes(envDDAFlatMax)
 }
 
-// flatUnmeasured is an entry of which no size was measured that the flat path takes; nil where there is none. DDA has no
-// lower limit, so that it would be on for all of them.
+// flatUnmeasured is an entry of which no size was measured that the flat path takes; nil where there is none. DDA has
+// no lower limit, so that it would be on for all of them.
 func flatUnmeasured(f Flavor, s Settings, entries []Worth) *Worth {
 	limit := flatLimit(f, s)
 	i := slices.IndexFunc(entries, func(w Worth) bool { return limit > 0 && len(w.Sizes) > 0 && w.Sizes[0].SizeBytes > limit })
@@ -136,9 +138,10 @@ func (w *Worth) loses(aboveBytes int64) bool {
 	return slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool { return s.Outcome == OutcomeLoses && s.SizeBytes > aboveBytes })
 }
 
-// ChooseLowPrecision decides for each asked collective. FP8 has no limit that a job could set: it takes every call from its
-// fixed least size up, and sends every smaller AllGather peer to peer. So it is on only where no measured size loses and each
-// datatype that it quantises wins somewhere, and where it does not take a call from a DDA that is faster.
+// ChooseLowPrecision decides for each asked collective. FP8 has no limit that a job could set: it takes every call from
+// its fixed least size up, and sends every smaller AllGather peer to peer. So it is on only where no measured size
+// loses and each datatype that it quantises wins somewhere, and where it does not take a call from a DDA that is
+// faster.
 func ChooseLowPrecision(all []Worth, asked []Collective, dda DDAChoice, job Job) []LowPrecisionChoice {
 	out := make([]LowPrecisionChoice, 0, len(asked))
 	for _, c := range asked {
@@ -200,8 +203,9 @@ func hazardWords(c Collective) string {
 	return fmt.Sprint(lowPrecisionLine)
 }
 
-// displaced is the size at which FP8 takes a call from DDA although DDA is faster beyond noise, where DDA is on for it; the
-// library asks FP8 first (collectives.cc:342-349). percent is by how much of Baseline's time. Zero where there is none.
+// displaced is the size at which FP8 takes a call from DDA although DDA is faster beyond noise, where DDA is on for it;
+// the library asks FP8 first (collectives.cc:342-349). percent is by how much of Baseline's time. Zero where there is
+// none.
 func displaced(w *Worth, all []Worth, dda DDAChoice) (size, percent int64) {
 	if !dda.On {
 		return 0, 0

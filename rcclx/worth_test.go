@@ -176,7 +176,8 @@ func TestPlacementThatLoses(t *testing.T) {
 	if want := []Band{{kib, kib, OutcomeWins, 40}, {mib, mib, OutcomeLoses, -10}}; !slices.Equal(w.Bands(8), want) {
 		t.Errorf("%+v", w.Bands(8))
 	}
-	// One that gains nothing takes nothing from the other's gain, in whatever order they come; the noise is the larger one.
+	// One that gains nothing takes nothing from the other's gain, in whatever order they come; the noise is the larger
+	// one.
 	even := gainsAt(map[int64]int64{kib: 0})
 	even.Points[0].NoisePPM = []int64{40_000, 40_000, 40_000, 40_000}
 	for _, series := range [][]ABSeries{{gainsAt(map[int64]int64{kib: 50}), even}, {even, gainsAt(map[int64]int64{kib: 50})}} {
@@ -333,8 +334,8 @@ func TestChooseLowPrecision(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyMeasured: a setting that acts on sizes which no run measured says so, and DDA is off where its flat path was not
-// measured at all.
+// TestWhatNobodyMeasured: a setting that acts on sizes which no run measured says so, and DDA is off where its flat
+// path was not measured at all.
 func TestWhatNobodyMeasured(t *testing.T) {
 	small, large := map[int64]int64{kib: 30, 16 * mib: 30}, map[int64]int64{16 * mib: 30, 64 * mib: 30}
 	for _, tc := range []struct {
@@ -374,8 +375,8 @@ func TestErrorOfFP8IsMeasured(t *testing.T) {
 	}
 }
 
-// TestChoicesNeverLose holds choices on random series against the numbers themselves: no size that is worse than Baseline beyond
-// noise is within them, nothing is chosen that was not measured, and what is on wins somewhere.
+// TestChoicesNeverLose holds choices on random series against the numbers themselves: no size that is worse than
+// Baseline beyond noise is within them, nothing is chosen that was not measured, and what is on wins somewhere.
 func TestChoicesNeverLose(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, seed))

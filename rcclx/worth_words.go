@@ -121,7 +121,8 @@ func (j Job) accepts(c Collective) string {
 	return "accepted by the spec: " + strings.Join(out, "; ")
 }
 
-// ForItsError is at what price in precision FP8 gains, in half a sentence; empty where there is none or it is not known.
+// ForItsError is at what price in precision FP8 gains, in half a sentence; empty where there is none or it is not
+// known.
 func (w *Worth) ForItsError(job Job) string {
 	if !w.quantised() || w.ErrorPPM == nil {
 		return ""
@@ -224,7 +225,8 @@ func (w *Worth) Unproven() string {
 	return above
 }
 
-// MoreRanks says what FP8's pool takes in communicators of more ranks than that of the run; empty where that is not known.
+// MoreRanks says what FP8's pool takes in communicators of more ranks than that of the run; empty where that is not
+// known.
 func (w *Worth) MoreRanks(ranks int) string {
 	if w.Variant != LowPrecision || w.MemoryBytes == nil || *w.MemoryBytes == math.MaxInt64 {
 		return ""

@@ -1,5 +1,5 @@
-// Package bench measures collectives on the GPUs of one machine, as a person would with rccl-tests, without Kubernetes: each
-// variant of settings in fresh rank processes on the same GPUs, every result checked.
+// Package bench measures collectives on the GPUs of one machine, as a person would with rccl-tests, without Kubernetes:
+// each variant of settings in fresh rank processes on the same GPUs, every result checked.
 package bench
 
 import (
@@ -23,7 +23,8 @@ import (
 type Config struct {
 	// Node is the machine's name, for messages and as the library's host id.
 	Node string
-	// Ranks of the communicator; zero means one for each of Devices, or for each GPU of the machine where that is empty, too.
+	// Ranks of the communicator; zero means one for each of Devices, or for each GPU of the machine where that is empty,
+	// too.
 	Ranks int
 	// Devices are the GPUs' ordinals, by rank; empty means 0 and up.
 	Devices     []int
@@ -236,8 +237,9 @@ func (x *bench) failBefore(code string, r int, message string) {
 
 const nextWithoutGPU = "load the amdgpu driver and look for it in the kernel log; in a container, give it --device /dev/kfd --device /dev/dri"
 
-// failLoading ends the measurement because a process could not load the library or use its GPU: where the kernel shows no GPU
-// at all, that is the cause, and what the process said is not told. Of the warnings those stay that can explain it.
+// failLoading ends the measurement because a process could not load the library or use its GPU: where the kernel shows
+// no GPU at all, that is the cause, and what the process said is not told. Of the warnings those stay that can explain
+// it.
 func (x *bench) failLoading(out supervise.Outcome) {
 	f := x.failure("", out)
 	x.report.Failure, x.report.Warnings = f, nil

@@ -74,8 +74,8 @@ func TestVariantsSimulated(t *testing.T) {
 	if !r.Simulated || r.Library == nil || r.Library.Imitates != rcclx.FlavorRCCLXDev || r.Ranks != 8 || len(r.Devices) != 8 || r.Library.PCIAddress != "" {
 		t.Errorf("simulated %v, library %+v, %d ranks, %d devices", r.Simulated, r.Library, r.Ranks, len(r.Devices))
 	}
-	// Per variant: AllReduce out of place and in place at 3 sizes, AllToAll out of place at 2, since 8 B leave ranks without. In
-	// LowPrecision also two counts of AllReduce at which FP8 loses data.
+	// Per variant: AllReduce out of place and in place at 3 sizes, AllToAll out of place at 2, since 8 B leave ranks
+	// without. In LowPrecision also two counts of AllReduce at which FP8 loses data.
 	if want := 3*(3+3+2) + 2; len(r.Results) != want || h.total != want || len(h.measured) != want || h.done[want-1] != want {
 		t.Errorf("%d results, %d heard of %d, expected %d", len(r.Results), len(h.measured), h.total, want)
 	}

@@ -43,8 +43,8 @@ func newCollector(v rcclx.Variant, ranks int) *collector {
 	return &collector{variant: v, ranks: ranks, cells: map[cellKey]map[int]rank.Measurement{}}
 }
 
-// add takes one rank's measurement. A result is complete only when every rank has measured it: the slowest one may be the
-// one that is missing.
+// add takes one rank's measurement. A result is complete only when every rank has measured it: the slowest one may be
+// the one that is missing.
 func (c *collector) add(r int, m rank.Measurement) (result results.Result, complete bool) {
 	k := keyOf(m)
 	if c.cells[k] == nil {
@@ -142,8 +142,8 @@ func reduces(c rcclx.Collective) bool {
 	return slices.Contains([]rcclx.Collective{rcclx.AllReduce, rcclx.ReduceScatter, rcclx.Reduce}, c)
 }
 
-// addCheck adds one rank's check to those of the ranks before it: counts are summed, of the errors the largest stays, and
-// the first wrong element is that of the lowest rank that has one.
+// addCheck adds one rank's check to those of the ranks before it: counts are summed, of the errors the largest stays,
+// and the first wrong element is that of the lowest rank that has one.
 func addCheck(all []rcclx.CheckResult, c rcclx.CheckResult) []rcclx.CheckResult {
 	i := slices.IndexFunc(all, func(x rcclx.CheckResult) bool { return x.Data == c.Data })
 	if i < 0 {
@@ -163,8 +163,8 @@ func addCheck(all []rcclx.CheckResult, c rcclx.CheckResult) []rcclx.CheckResult 
 	return all
 }
 
-// lostValues says where values became NaN or left the range: FP8 transport casts without scaling, and how many values it
-// loses depends on the data. What the library never wrote is no such value, and is told apart.
+// lostValues says where values became NaN or left the range: FP8 transport casts without scaling, and how many values
+// it loses depends on the data. What the library never wrote is no such value, and is told apart.
 func lostValues(all []results.Result) []string {
 	var out []string
 	for _, r := range all {
@@ -185,8 +185,8 @@ func lostValues(all []results.Result) []string {
 	return out
 }
 
-// hazardous says where FP8 gave wrong data at counts at which it is known to: a warning for whoever uses such counts, and no
-// fault of these GPUs.
+// hazardous says where FP8 gave wrong data at counts at which it is known to: a warning for whoever uses such counts,
+// and no fault of these GPUs.
 func hazardous(all []results.Result) []string {
 	var out []string
 	for _, r := range all {

@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// passedPrefixes and passedNames are of the variables of a person's environment that reach the ranks: what the library and
-// its runtime read. rccl-tests' processes would see them, too.
+// passedPrefixes and passedNames are of the variables of a person's environment that reach the ranks: what the library
+// and its runtime read. rccl-tests' processes would see them, too.
 var (
 	passedPrefixes = []string{"NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "GPU_", "AMD_"}
 	passedNames    = []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING"}
@@ -22,8 +22,8 @@ var (
 	notPassed = []string{"NCCL_VERSION", "HIP_PATH", "HIP_PLATFORM", "NCCL_HOME", "RCCL_HOME"}
 )
 
-// ownVariables are a person's own variables: those of the environment that the library reads, and over them those that were
-// given for the ranks.
+// ownVariables are a person's own variables: those of the environment that the library reads, and over them those that
+// were given for the ranks.
 func ownVariables(environ []string, given []rcclx.EnvVar) []rcclx.EnvVar {
 	var out []rcclx.EnvVar
 	set := func(e rcclx.EnvVar) {
@@ -134,8 +134,8 @@ func (x *bench) effectives(v rcclx.Variant) []rcclx.Effective {
 	return out
 }
 
-// settings are requested against effective of each measured variant, each asked about alone as it is measured alone, and
-// the person's own variables that the library does not read or that a variant overrides.
+// settings are requested against effective of each measured variant, each asked about alone as it is measured alone,
+// and the person's own variables that the library does not read or that a variant overrides.
 func (x *bench) settings() []rcclx.Effective {
 	var out []rcclx.Effective
 	for _, v := range x.plan.variants {

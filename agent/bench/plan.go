@@ -104,8 +104,8 @@ func (x *bench) choose() error {
 	return nil
 }
 
-// makePlan turns the request into steps. What a collective does not have is left out with a warning; where nothing is left
-// the request is an error.
+// makePlan turns the request into steps. What a collective does not have is left out with a warning; where nothing is
+// left the request is an error.
 func makePlan(c Config, env []rcclx.EnvVar) (plan, error) {
 	p := plan{config: c, env: env}
 	ranks := len(c.Devices)
@@ -191,7 +191,8 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 	}
 }
 
-// hazards adds the counts at which FP8 is known to lose data, as agent run tries them, less those that are measured already.
+// hazards adds the counts at which FP8 is known to lose data, as agent run tries them, less those that are measured
+// already.
 func (p *plan) hazards(vp *variantPlan, ranks int) {
 	c := p.config
 	for _, step := range executor.HazardSteps(c.Collectives, c.Datatypes, c.Placements, c.SizesBytes, c.LowPrecision, ranks) {

@@ -8,8 +8,9 @@ import (
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
 
-// references holds Baseline against the published marks for exactly what was measured, or says which is the nearest. They
-// decide nothing here: a person who measures by hand judges for herself. None where discovery does not know the GPUs.
+// references holds Baseline against the published marks for exactly what was measured, or says which is the nearest.
+// They decide nothing here: a person who measures by hand judges for herself. None where discovery does not know the
+// GPUs.
 func (x *bench) references() []reference.Check {
 	host := executor.HostFactsOf(x.facts.Discovered)
 	if host.Model == "" {

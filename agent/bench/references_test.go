@@ -11,7 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
 
-// TestReferences: a mark is compared only with exactly what it is of, and what the machine shows comes first of the causes.
+// TestReferences: a mark is compared only with exactly what it is of, and what the machine shows comes first of the
+// causes.
 func TestReferences(t *testing.T) {
 	bench := func(model string, change func(*results.Result)) []reference.Check {
 		r := results.Result{Variant: rcclx.Baseline, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: 8 << 30,

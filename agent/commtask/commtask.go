@@ -1,5 +1,5 @@
-// Package commtask reads a node's CommTask for an agent, and writes one part of its status. Each part has one writer: the run pod
-// owns status.run, the group pod status.session (docs/security.md).
+// Package commtask reads a node's CommTask for an agent, and writes one part of its status. Each part has one writer:
+// the run pod owns status.run, the group pod status.session (docs/security.md).
 package commtask
 
 import (
@@ -45,8 +45,8 @@ func (r Ref) Get(ctx context.Context) (*api.CommTask, error) {
 	return &task, nil
 }
 
-// Apply writes one part of the status, and claims no other. With a uid a CommTask that was deleted and created again meanwhile is
-// another one. ErrRejected where the API server does not take it, ErrSuperseded where it is gone.
+// Apply writes one part of the status, and claims no other. With a uid a CommTask that was deleted and created again
+// meanwhile is another one. ErrRejected where the API server does not take it, ErrSuperseded where it is gone.
 func (r Ref) Apply(ctx context.Context, uid types.UID, part, owner string, value any) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(api.GroupVersion.WithKind("CommTask"))
@@ -56,8 +56,8 @@ func (r Ref) Apply(ctx context.Context, uid types.UID, part, owner string, value
 	return ApplyStatus(ctx, r.Client, u, part, owner, value)
 }
 
-// ApplyStatus writes one part of the object's status by server-side apply. The object has its kind and name, and its UID where it
-// matters. Errors are those of Ref.Apply.
+// ApplyStatus writes one part of the object's status by server-side apply. The object has its kind and name, and its
+// UID where it matters. Errors are those of Ref.Apply.
 func ApplyStatus(ctx context.Context, c client.Client, object *unstructured.Unstructured, part, owner string, value any) error {
 	what := fmt.Sprintf("%s %s", object.GetKind(), client.ObjectKeyFromObject(object))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)

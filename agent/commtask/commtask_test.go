@@ -17,8 +17,8 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// TestWhatTheAnswersMean: an agent gives up only where nobody waits for it, shortens its report only where it was refused,
-// and tries again after everything else.
+// TestWhatTheAnswersMean: an agent gives up only where nobody waits for it, shortens its report only where it was
+// refused, and tries again after everything else.
 func TestWhatTheAnswersMean(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := api.AddToScheme(scheme); err != nil {

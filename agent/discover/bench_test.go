@@ -15,7 +15,8 @@ var benchmarkTrees = []struct {
 	devices   int
 }{{nodetree.SPX, 8}, {nodetree.CPX, 64}}
 
-// BenchmarkScan is one scan of a whole node, as the monitor does it again and again: nine of ten times without the links.
+// BenchmarkScan is one scan of a whole node, as the monitor does it again and again: nine of ten times without the
+// links.
 func BenchmarkScan(b *testing.B) {
 	for _, c := range benchmarkTrees {
 		b.Run(fmt.Sprintf("MI300X-%s-%d", c.partition, c.devices), func(b *testing.B) {

@@ -14,8 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
-// TestContradictions: files that contradict each other are an error that names the GPU, never a healthy node; and what is
-// not there to be read makes nothing else broken.
+// TestContradictions: files that contradict each other are an error that names the GPU, never a healthy node; and what
+// is not there to be read makes nothing else broken.
 func TestContradictions(t *testing.T) {
 	const gpu, node = "0000:2b:00.0", "3"
 	for name, c := range map[string]struct {

@@ -21,8 +21,8 @@ type pciBus struct {
 	unread    []*ReadError
 }
 
-// readPCIBus lists AMD's data-centre GPUs: class 0x1200 (processing accelerator), or a display class (0x0380, and 0x0300
-// or 0x0302 of old cards) with a device id that the table knows.
+// readPCIBus lists AMD's data-centre GPUs: class 0x1200 (processing accelerator), or a display class (0x0380, and
+// 0x0300 or 0x0302 of old cards) with a device id that the table knows.
 func readPCIBus(r *reader) pciBus {
 	var bus pciBus
 	names, rerr := r.dir(pciDir)
@@ -71,8 +71,8 @@ func readPCIBus(r *reader) pciBus {
 	return bus
 }
 
-// readRenderNodes lists the minors of DRM's render nodes. Nil where the directory is not there, as in a dump of KFD alone,
-// or could not be listed.
+// readRenderNodes lists the minors of DRM's render nodes. Nil where the directory is not there, as in a dump of KFD
+// alone, or could not be listed.
 func readRenderNodes(r *reader) (map[uint64]bool, []*ReadError) {
 	names, rerr := r.dir(drmDir)
 	if rerr != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// openCase unpacks a tree of testdata/cases. A file of mode 0 answers EPERM, as KFD does outside of a container's cgroup.
+// openCase unpacks a tree of testdata/cases. A file of mode 0 answers EPERM, as KFD does outside of a container's
+// cgroup.
 func openCase(t *testing.T, name string) FS {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", "cases", name+".tgz"))

@@ -1,7 +1,7 @@
 package discover
 
-// GPUsCertain says that a GPU which is not among the facts is not in KFD. It is false where one may only be out of sight:
-// hidden by the device cgroup, unreadable, or in a topology that changed during the scan.
+// GPUsCertain says that a GPU which is not among the facts is not in KFD. It is false where one may only be out of
+// sight: hidden by the device cgroup, unreadable, or in a topology that changed during the scan.
 func (f *Facts) GPUsCertain() bool {
 	return len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.GenerationStable && f.sysClass == "" && f.nodesClass == "" &&
 		(f.kfdClass == "" || f.kfdClass == ClassMissing)

@@ -8,8 +8,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// checkCounters: errors since the driver was loaded, bad memory, and xGMI ports. Correctable errors count only when they
-// rise, which takes two looks (agent/monitor).
+// checkCounters: errors since the driver was loaded, bad memory, and xGMI ports. Correctable errors count only when
+// they rise, which takes two looks (agent/monitor).
 func (l *problemList) checkCounters(f *Facts) {
 	for i := range f.GPUs {
 		l.checkRAS(&f.GPUs[i])
@@ -65,9 +65,9 @@ func (g *GPU) blocksWith(count func(string, ErrorCounts) uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// checkErrorFiles says which error counters nobody can read. The kernel makes a counter's file only for a block that counts
-// (amdgpu_ras.c, amdgpu_ras_sysfs_create), so one that is there and answers EINVAL failed to count: it is no counter that
-// this model does not have.
+// checkErrorFiles says which error counters nobody can read. The kernel makes a counter's file only for a block that
+// counts (amdgpu_ras.c, amdgpu_ras_sysfs_create), so one that is there and answers EINVAL failed to count: it is no
+// counter that this model does not have.
 func (l *problemList) checkErrorFiles(f *Facts) {
 	count, first, gpus := 0, Unread{}, 0
 	for _, u := range f.Unread {
@@ -139,8 +139,8 @@ func (f *Facts) lacksCounters(gpu int) []string {
 	return lacks
 }
 
-// checkPorts compares each xGMI port with the same port of the node's other GPUs. A port that is down on most of them is
-// no sign of a fault, and one alone is a weak one: the driver calls each state of a link but "active" down
+// checkPorts compares each xGMI port with the same port of the node's other GPUs. A port that is down on most of them
+// is no sign of a fault, and one alone is a weak one: the driver calls each state of a link but "active" down
 // (amdgpu_get_xgmi_link_status in amdgpu_xgmi.c), also that of an idle link which saves power. Hence a warning.
 func (l *problemList) checkPorts(f *Facts) {
 	known := 0

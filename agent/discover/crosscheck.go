@@ -8,8 +8,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// checkBus holds KFD, the PCI bus and DRM's render nodes against each other. certain says that every node of KFD could be
-// read: only then can a GPU be said to be absent from it. It returns how many GPUs are on the bus but not in KFD.
+// checkBus holds KFD, the PCI bus and DRM's render nodes against each other. certain says that every node of KFD could
+// be read: only then can a GPU be said to be absent from it. It returns how many GPUs are on the bus but not in KFD.
 func (l *problemList) checkBus(f *Facts, certain bool) int {
 	absent := 0
 	if certain {

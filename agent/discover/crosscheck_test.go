@@ -16,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
-// treeFS reads a generated tree as a scan does, after hook has seen the resolved name; an error of hook is the read's. It
-// can also make a link.
+// treeFS reads a generated tree as a scan does, after hook has seen the resolved name; an error of hook is the read's.
+// It can also make a link.
 type treeFS struct {
 	*nodetree.Tree
 	hook  func(name string) error
@@ -146,8 +146,8 @@ func TestNotOnTheBus(t *testing.T) {
 	}
 }
 
-// TestDisappearing: a GPU that goes while it is read is said to be gone or unreadable; it is never counted as healthy, and
-// the others stay what they are.
+// TestDisappearing: a GPU that goes while it is read is said to be gone or unreadable; it is never counted as healthy,
+// and the others stay what they are.
 func TestDisappearing(t *testing.T) {
 	tree := inMemory(t, "MI300X", nil)
 	for _, err := range []error{syscall.ENOENT, syscall.ENODEV} {

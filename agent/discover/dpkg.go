@@ -18,14 +18,14 @@ const (
 	maxDpkgLine = 256
 )
 
-// rpmDatabases are where rpm keeps its packages, in SQLite, Berkeley DB or NDB (rpm's macros.in, _dbpath). None of them is
-// parsed: docs/decisions/0010.
+// rpmDatabases are where rpm keeps its packages, in SQLite, Berkeley DB or NDB (rpm's macros.in, _dbpath). None of them
+// is parsed: docs/decisions/0010.
 var rpmDatabases = []string{
 	"usr/lib/sysimage/rpm/rpmdb.sqlite", "var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/Packages.db", "var/lib/rpm/Packages.db", "var/lib/rpm/Packages",
 }
 
-// debianPackages are the names that tell ROCm's version in Debian's database, the surest first. All have ROCm's release for a
-// version: AMD's up to 7.2, AMD's from 7.13 on, which has the release in its name as well, and Debian's own.
+// debianPackages are the names that tell ROCm's version in Debian's database, the surest first. All have ROCm's release
+// for a version: AMD's up to 7.2, AMD's from 7.13 on, which has the release in its name as well, and Debian's own.
 var debianPackages = []struct {
 	name    *regexp.Regexp
 	install string // that it belongs to; $1 is the release in the name
@@ -39,8 +39,8 @@ var debianPackages = []struct {
 	{regexp.MustCompile(`^amdrocm-rccl(\d+\.\d+)?$`), "opt/rocm/core-$1", true},
 }
 
-// dpkg asks Debian's package database. It is megabytes, so it is asked only where nothing else told a version, or where a
-// distribution's librccl does not tell its own.
+// dpkg asks Debian's package database. It is megabytes, so it is asked only where nothing else told a version, or where
+// a distribution's librccl does not tell its own.
 func (s *rocmScan) dpkg() {
 	var d dpkgScan
 	whole, rerr := s.r.stream(dpkgStatus, maxDpkgBytes, d.add)
@@ -82,8 +82,8 @@ type debianPackage struct {
 	name, version string
 }
 
-// dpkgScan finds the installed packages of ROCm in a stream of Debian's stanzas (deb822: fields begin lines, blank lines end
-// stanzas).
+// dpkgScan finds the installed packages of ROCm in a stream of Debian's stanzas (deb822: fields begin lines, blank
+// lines end stanzas).
 type dpkgScan struct {
 	line      []byte
 	cut       bool // the line was longer than is kept

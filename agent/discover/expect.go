@@ -35,8 +35,8 @@ func expectGPUs(f *Facts, asked int) expectation {
 	return e
 }
 
-// usualGPUs is what servers of the model have. Cards, packages of two dies and what a hypervisor gives to a guest come as one,
-// two, four or eight; above that nothing is usual.
+// usualGPUs is what servers of the model have. Cards, packages of two dies and what a hypervisor gives to a guest come
+// as one, two, four or eight; above that nothing is usual.
 func usualGPUs(f *Facts) expectation {
 	var e expectation
 	for i := range f.GPUs {
@@ -59,9 +59,9 @@ func usualGPUs(f *Facts) expectation {
 	return e
 }
 
-// wholeGPUs is how many GPUs there must be by those that are here: the dies of a package come in twos, and a bridge joins two
-// or four cards (MI100 and MI210 data sheets), so that a hive of three lacks one. The fourth card may also be one that its
-// bridge does not reach. A hypervisor may give any of them to a guest.
+// wholeGPUs is how many GPUs there must be by those that are here: the dies of a package come in twos, and a bridge
+// joins two or four cards (MI100 and MI210 data sheets), so that a hive of three lacks one. The fourth card may also be
+// one that its bridge does not reach. A hypervisor may give any of them to a guest.
 func wholeGPUs(f *Facts) (gpus int, why string) {
 	here, dies, apart, threes := len(f.GPUs), 0, 0, 0
 	for i := range f.GPUs {

@@ -124,8 +124,8 @@ func (l *problemList) checkLinkFiles(f *Facts) {
 	}
 }
 
-// checkPairs looks at each two GPUs of a hive once. Where links of a GPU could not be read, those that are not there may be
-// among them, and Unread says which files; what was read counts all the same.
+// checkPairs looks at each two GPUs of a hive once. Where links of a GPU could not be read, those that are not there
+// may be among them, and Unread says which files; what was read counts all the same.
 func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 	views := newViewCheck(f)
 	for i := range f.GPUs {
@@ -193,14 +193,14 @@ func (l *problemList) checkHalf(name string, a, b *GPU, there, back *Link, openT
 	}
 }
 
-// sameMode says that KFD's figures of two GPUs can be compared. Of an unpartitioned GPU it states hops and bandwidths as the
-// firmware has them, of a partition constants (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu).
+// sameMode says that KFD's figures of two GPUs can be compared. Of an unpartitioned GPU it states hops and bandwidths
+// as the firmware has them, of a partition constants (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu).
 func sameMode(a, b *GPU) bool {
 	return a.ComputePartition == b.ComputePartition && a.partitioned() == b.partitioned()
 }
 
-// checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says whether it
-// found a difference.
+// checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says
+// whether it found a difference.
 func (l *problemList) checkSymmetry(name string, a, b *GPU, there, back *Link) bool {
 	if !sameMode(a, b) {
 		return false
@@ -280,9 +280,9 @@ func (l *problemList) checkWeight(name string, g, peer *GPU, link *Link) {
 	}
 }
 
-// checkBandwidth compares the links between GPUs of one mode with each other, never with a constant: drivers have written
-// 50000 and 64000 for the same hardware, and 0 for "not known". Fabrics other than a mesh have different numbers of links for
-// each pair.
+// checkBandwidth compares the links between GPUs of one mode with each other, never with a constant: drivers have
+// written 50000 and 64000 for the same hardware, and 0 for "not known". Fabrics other than a mesh have different
+// numbers of links for each pair.
 func (l *problemList) checkBandwidth(f *Facts) {
 	if f.GPUs[0].model.Fabric != fabricMesh {
 		return

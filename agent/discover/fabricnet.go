@@ -38,8 +38,9 @@ func pciTrail(devicePath string) []string {
 	return nil
 }
 
-// nearnessOf compares where a GPU and a NIC are. What lies below one root port shares a switch, since a PCIe link has two
-// ends; the more bridges they share, the nearer. Where no path is known, or they share no host bridge, NUMA nodes tell.
+// nearnessOf compares where a GPU and a NIC are. What lies below one root port shares a switch, since a PCIe link has
+// two ends; the more bridges they share, the nearer. Where no path is known, or they share no host bridge, NUMA nodes
+// tell.
 func nearnessOf(g *GPU, n *NIC) nearness {
 	sameNUMA := g.NUMANode != nil && n.NUMANode != nil && *g.NUMANode == *n.NUMANode
 	a, b := pciTrail(g.PCIPath), pciTrail(n.PCIPath)
@@ -64,8 +65,8 @@ func nearnessOf(g *GPU, n *NIC) nearness {
 
 // assignNICs gives each GPU its nearest RDMA device. Of equals, those that run at less than half of the fastest rate
 // are left out (a front-end NIC beside eight of the fabric), and the rest is spread: as many GPUs as can have a NIC of
-// their own get one, in the order of both lists, and what is left over starts anew. A port's state does not count: the NIC
-// that is down is still the nearest, and a problem says that it is down.
+// their own get one, in the order of both lists, and what is left over starts anew. A port's state does not count: the
+// NIC that is down is still the nearest, and a problem says that it is down.
 func assignNICs(f *Facts) {
 	candidates := nicCandidates(f.NICs)
 	if len(candidates) == 0 {
@@ -132,8 +133,8 @@ func nicCandidates(nics []NIC) []int {
 	return functions
 }
 
-// spread picks one of each row's choices, -1 for a row without any, so that the fewest rows share one. It matches rows to
-// choices one to one as far as that goes (augmenting paths), then does the same with the rows that are left.
+// spread picks one of each row's choices, -1 for a row without any, so that the fewest rows share one. It matches rows
+// to choices one to one as far as that goes (augmenting paths), then does the same with the rows that are left.
 func spread(choices [][]int) []int {
 	picked := make([]int, len(choices))
 	left := []int{}

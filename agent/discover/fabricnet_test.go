@@ -111,8 +111,8 @@ func TestAssignNICs(t *testing.T) {
 	}
 }
 
-// TestSpread compares with a search through all assignments: as many rows as possible have a choice of their own, and no
-// choice has more rows than it must.
+// TestSpread compares with a search through all assignments: as many rows as possible have a choice of their own, and
+// no choice has more rows than it must.
 func TestSpread(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for round := range 500 {

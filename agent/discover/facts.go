@@ -38,7 +38,8 @@ type Facts struct {
 	// Links between GPU devices, directed.
 	Links []Link `json:"links"`
 	Mesh  Mesh   `json:"mesh"`
-	// PCIGPUs are AMD's data-centre GPUs on the PCI bus, whether a driver took them or not; nil where the bus was unreadable.
+	// PCIGPUs are AMD's data-centre GPUs on the PCI bus, whether a driver took them or not; nil where the bus was
+	// unreadable.
 	PCIGPUs []PCIGPU `json:"pciGPUs,omitempty"`
 	// RenderNodes counts the DRM render nodes of the devices that exist; nil where sys/class/drm was unreadable.
 	RenderNodes *int `json:"renderNodes,omitempty"`
@@ -53,8 +54,8 @@ type Facts struct {
 	// UnreadableNodes are KFD nodes of which not even the PCI address could be read, for another reason than EPERM.
 	UnreadableNodes []int `json:"unreadableNodes,omitempty"`
 
-	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of GPUs, lost ones too,
-	// whose xGMI link is. A scan knows of neither: the monitor adds them, from what it saw before.
+	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of GPUs, lost
+	// ones too, whose xGMI link is. A scan knows of neither: the monitor adds them, from what it saw before.
 	LostGPUs  []string    `json:"-"`
 	LostLinks [][2]string `json:"-"`
 
@@ -103,8 +104,8 @@ type ROCmFacts struct {
 	// Version without the build number, and the file that gave it.
 	Version string `json:"version,omitempty"`
 	Source  string `json:"source,omitempty"`
-	// LostLink is where LostLinkPath (opt/rocm or opt/rocm/core) leads to, if that is not in this root: which installation is in
-	// use is then not known.
+	// LostLink is where LostLinkPath (opt/rocm or opt/rocm/core) leads to, if that is not in this root: which installation
+	// is in use is then not known.
 	LostLink     string `json:"lostLink,omitempty"`
 	LostLinkPath string `json:"lostLinkPath,omitempty"`
 	// HIPVersion and RCCLVersion of the libraries in the same installation, without loading them; "" where not known.
@@ -199,11 +200,13 @@ type GPU struct {
 	Complete bool `json:"complete"`
 
 	model Model
-	// hops and links to each GPU of its hive, in the hive's own order (xgmi_num_hops, xgmi_num_links); nil where not known.
+	// hops and links to each GPU of its hive, in the hive's own order (xgmi_num_hops, xgmi_num_links); nil where not
+	// known.
 	hops, links []uint8
 	noDomain    bool // KFD does not state the PCI domain (old kernels), so the address is not sure
 	rasUnread   bool // an error counter is there and could not be read
-	// rasFiles are its files that count errors, readable or not; nil where it has no ras directory, or that was unreadable.
+	// rasFiles are its files that count errors, readable or not; nil where it has no ras directory, or that was
+	// unreadable.
 	rasFiles map[string]bool
 	vanished bool   // not one file of its PCI directory could be found
 	iommu    string // what its IOMMU group does; "" where the kernel does not say
@@ -237,8 +240,8 @@ type Metrics struct {
 	MemoryCelsius  *int64 `json:"memoryCelsius,omitempty"`
 	// SocketPowerWatts averaged by the firmware.
 	SocketPowerWatts *int64 `json:"socketPowerWatts,omitempty"`
-	// ThrottleStatus is a bit mask of present causes (up to 1.5); ThrottleAccumulators count residency since the driver was
-	// loaded by cause (1.6 and up), and mean something only by their increase against AccumulationCounter.
+	// ThrottleStatus is a bit mask of present causes (up to 1.5); ThrottleAccumulators count residency since the driver
+	// was loaded by cause (1.6 and up), and mean something only by their increase against AccumulationCounter.
 	ThrottleStatus       *uint64           `json:"throttleStatus,omitempty"`
 	ThrottleAccumulators map[string]uint64 `json:"throttleAccumulators,omitempty"`
 	AccumulationCounter  *uint64           `json:"accumulationCounter,omitempty"`

@@ -18,9 +18,9 @@ type fitting struct {
 	leftOut       []string
 }
 
-// reductions make facts smaller, in this order: first what can be found elsewhere, last what says which GPUs are here. Each
-// says what it left out, "" for what a cut text shows by itself. How many GPUs and which mesh, partition, driver and ROCm
-// always stay.
+// reductions make facts smaller, in this order: first what can be found elsewhere, last what says which GPUs are here.
+// Each says what it left out, "" for what a cut text shows by itself. How many GPUs and which mesh, partition, driver
+// and ROCm always stay.
 var reductions = []func(*fitting) string{
 	func(t *fitting) string { t.message = 200; return "" },
 	leaveOutInterfaces,

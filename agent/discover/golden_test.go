@@ -89,8 +89,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldenText writes facts as JSON with one line for each GPU, device and NIC, and links as a matrix: a letter for each kind,
-// as linkKinds spells them out. It loses nothing of what Facts exports.
+// goldenText writes facts as JSON with one line for each GPU, device and NIC, and links as a matrix: a letter for each
+// kind, as linkKinds spells them out. It loses nothing of what Facts exports.
 func goldenText(t *testing.T, f *Facts) string {
 	t.Helper()
 	rest := *f

@@ -83,9 +83,9 @@ func (f *Facts) group(nodes []*kfdNode) {
 	})
 }
 
-// checkComplete finds properties files that end early: the kernel writes the same names for every GPU
-// (kfd_topology.c, node_show), so a node that lacks a name that another has was not read in whole, even where the cut is
-// at a line's end.
+// checkComplete finds properties files that end early: the kernel writes the same names for every GPU (kfd_topology.c,
+// node_show), so a node that lacks a name that another has was not read in whole, even where the cut is at a line's
+// end.
 func checkComplete(nodes []*kfdNode) {
 	usual := uint32(0)
 	for _, n := range nodes {
@@ -312,7 +312,8 @@ func (f *Facts) summarise() {
 	}
 }
 
-// shared is what all GPUs say; mixed where two of them say different things, and unknown where one of them says nothing.
+// shared is what all GPUs say; mixed where two of them say different things, and unknown where one of them says
+// nothing.
 func (f *Facts) shared(of func(*GPU) string) string {
 	found, unknown := "", false
 	for i := range f.GPUs {

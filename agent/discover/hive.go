@@ -35,9 +35,10 @@ func parseHiveList(data []byte) ([]uint8, error) {
 	return list, nil
 }
 
-// readHiveOrder gives the PCI addresses of a hive's GPUs in the driver's order: xgmi_hive_info has a link node1 to nodeN
-// for each, made in the order in which they joined (amdgpu_xgmi.c, amdgpu_xgmi_sysfs_add_dev_info). Nil where there are no
-// such links, as in a copied tree, or where they are not one for each number: after a GPU was unbound they can be wrong.
+// readHiveOrder gives the PCI addresses of a hive's GPUs in the driver's order: xgmi_hive_info has a link node1 to
+// nodeN for each, made in the order in which they joined (amdgpu_xgmi.c, amdgpu_xgmi_sysfs_add_dev_info). Nil where
+// there are no such links, as in a copied tree, or where they are not one for each number: after a GPU was unbound they
+// can be wrong.
 func readHiveOrder(r *reader, address string, unread *[]*ReadError) []string {
 	dir := pciDir + "/" + address + "/xgmi_hive_info"
 	names, rerr := r.dir(dir)
@@ -83,9 +84,9 @@ func isNodeName(name string) bool {
 	return err == nil
 }
 
-// orderHives keeps the orders that agree with what is known otherwise: each GPU of the hive is in it once, its lists have
-// an entry for each member, and its own entry is 0. The lists come from the firmware, the order from the driver; where they
-// do not fit, no entry can be given to a pair.
+// orderHives keeps the orders that agree with what is known otherwise: each GPU of the hive is in it once, its lists
+// have an entry for each member, and its own entry is 0. The lists come from the firmware, the order from the driver;
+// where they do not fit, no entry can be given to a pair.
 func (f *Facts) orderHives(orders map[uint64][]string) {
 	f.hiveOrder = map[uint64][]string{}
 	for id, members := range hives(f.GPUs) {

@@ -15,10 +15,10 @@ const (
 )
 
 // parseCommandLine says what the kernel's command line makes of the IOMMU, and by which word. The kernel takes words in
-// their order, so that the last one counts (drivers/iommu/iommu.c, iommu_set_def_domain_type): iommu= is a list with pt and
-// nopt (arch/x86/kernel/pci-dma.c, iommu_setup), amd_iommu=pt means nothing, and no IOMMU is started after iommu=off,
-// amd_iommu=off or intel_iommu=off. Without a word it is not known: the kernel's own default is by its configuration
-// (CONFIG_IOMMU_DEFAULT_PASSTHROUGH), and there may be no IOMMU.
+// their order, so that the last one counts (drivers/iommu/iommu.c, iommu_set_def_domain_type): iommu= is a list with pt
+// and nopt (arch/x86/kernel/pci-dma.c, iommu_setup), amd_iommu=pt means nothing, and no IOMMU is started after
+// iommu=off, amd_iommu=off or intel_iommu=off. Without a word it is not known: the kernel's own default is by its
+// configuration (CONFIG_IOMMU_DEFAULT_PASSTHROUGH), and there may be no IOMMU.
 func parseCommandLine(data []byte) (HostSettings, error) {
 	words := strings.Fields(string(data))
 	if len(words) == 0 {
@@ -75,8 +75,8 @@ func kernelBool(value string) (on, ok bool) {
 	return false, false
 }
 
-// parseIOMMUType reads an IOMMU group's type (drivers/iommu/iommu.c, iommu_group_show_type); "" for one that says nothing of
-// the driver's own DMA, as of a device that a virtual machine has.
+// parseIOMMUType reads an IOMMU group's type (drivers/iommu/iommu.c, iommu_group_show_type); "" for one that says
+// nothing of the driver's own DMA, as of a device that a virtual machine has.
 func parseIOMMUType(data []byte) (string, error) {
 	switch kind := string(bytes.TrimSpace(data)); kind {
 	case "":
@@ -89,8 +89,8 @@ func parseIOMMUType(data []byte) (string, error) {
 	return "", nil
 }
 
-// iommuGroups are the host's IOMMU groups as far as they matter: what becomes of the addresses of single functions, and of
-// all, where all groups are alike.
+// iommuGroups are the host's IOMMU groups as far as they matter: what becomes of the addresses of single functions, and
+// of all, where all groups are alike.
 type iommuGroups struct {
 	present, empty bool
 	of             map[string]string
@@ -98,7 +98,8 @@ type iommuGroups struct {
 	unread         []*ReadError
 }
 
-// readIOMMUGroups looks at each group for functions; searched says that the GPUs' own links to their groups did not tell.
+// readIOMMUGroups looks at each group for functions; searched says that the GPUs' own links to their groups did not
+// tell.
 func readIOMMUGroups(r *reader, searched bool) iommuGroups {
 	g := iommuGroups{of: map[string]string{}}
 	names, rerr := r.dir(iommuDir)

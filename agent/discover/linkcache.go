@@ -5,19 +5,20 @@ import "sync"
 // rereadLinks is after how many scans every link is read again, whatever the cache holds.
 const rereadLinks = 10
 
-// DirID tells one making of a directory from another. KFD removes all its nodes and makes them anew whenever its topology
-// changes (kfd_topology.c, kfd_build_sysfs_node_tree), so that their links hold as long as the directory is the same.
+// DirID tells one making of a directory from another. KFD removes all its nodes and makes them anew whenever its
+// topology changes (kfd_topology.c, kfd_build_sysfs_node_tree), so that their links hold as long as the directory is
+// the same.
 type DirID struct {
 	Device, Inode uint64
 	// ChangedNanoseconds since 1970, of the inode: a file system may give a number a second time.
 	ChangedNanoseconds int64
 }
 
-// linkCache remembers the links of KFD's directories over the scans of one Scanner. A node of 64 devices has 4000 files of
-// links, nine of ten of all that a scan would read.
+// linkCache remembers the links of KFD's directories over the scans of one Scanner. A node of 64 devices has 4000 files
+// of links, nine of ten of all that a scan would read.
 //
-// KFD fills a directory file by file, and sysfs gives it no other identity for that. So nothing holds beyond one generation of
-// the topology, and a directory's links are only remembered once a scan finds it that has seen it before.
+// KFD fills a directory file by file, and sysfs gives it no other identity for that. So nothing holds beyond one
+// generation of the topology, and a directory's links are only remembered once a scan finds it that has seen it before.
 type linkCache struct {
 	mu         sync.Mutex
 	scans      int

@@ -9,8 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
-// TestLinksAreReadAgain: links are taken from the scan before only while their directory is the same, and at every tenth
-// scan not even then.
+// TestLinksAreReadAgain: links are taken from the scan before only while their directory is the same, and at every
+// tenth scan not even then.
 func TestLinksAreReadAgain(t *testing.T) {
 	dir := generate(t, "MI300X", nil)
 	s := NewScanner(openRoot(t, dir), Options{})
@@ -83,8 +83,8 @@ func TestUnreadLinksAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestHalfMadeTopologyIsNotRemembered: a scan that comes while KFD still fills a directory of links does not hold the next one to
-// what it saw, whether the generation rises before that (a GPU goes) or after it (a GPU comes).
+// TestHalfMadeTopologyIsNotRemembered: a scan that comes while KFD still fills a directory of links does not hold the
+// next one to what it saw, whether the generation rises before that (a GPU goes) or after it (a GPU comes).
 func TestHalfMadeTopologyIsNotRemembered(t *testing.T) {
 	for name, rises := range map[string]bool{"the generation rose before": false, "the generation rises after": true} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {

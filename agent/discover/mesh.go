@@ -135,8 +135,8 @@ func hives(gpus []GPU) map[uint64][]int {
 	return m
 }
 
-// withoutXGMI says that all GPUs are virtual functions that are in no hive: the hypervisor does not show xGMI to this guest,
-// which says nothing of the links (ROCm/rocm-systems#2053).
+// withoutXGMI says that all GPUs are virtual functions that are in no hive: the hypervisor does not show xGMI to this
+// guest, which says nothing of the links (ROCm/rocm-systems#2053).
 func withoutXGMI(f *Facts) bool {
 	for i := range f.GPUs {
 		if g := &f.GPUs[i]; !g.model.VF || g.HiveID == nil || *g.HiveID != 0 {
@@ -204,8 +204,8 @@ func meshState(f *Facts, m *Mesh, asked int) (*int, string) {
 	return &expected, MeshIncomplete
 }
 
-// provenIncomplete says that what was read is wrong, whatever the rest may say: a way between two GPUs of a hive that is not
-// xGMI or, in a full mesh, not direct; or two hives where the model has one.
+// provenIncomplete says that what was read is wrong, whatever the rest may say: a way between two GPUs of a hive that
+// is not xGMI or, in a full mesh, not direct; or two hives where the model has one.
 func provenIncomplete(f *Facts, m *Mesh) bool {
 	if m.detours > 0 || f.GPUs[0].model.Fabric != fabricBridge && len(hives(f.GPUs)) > 1 {
 		return true

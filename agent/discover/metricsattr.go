@@ -42,7 +42,8 @@ type attributeValue struct {
 var attributeBytes = [...]int{1, 1, 2, 2, 4, 4, 8, 8}
 
 // parseAttributes reads gpu_metrics 1.9: the header, an int32 count, then for each attribute a u64 of unit<<24,
-// type<<20, id<<10 and instances, and so many values of the type. Every length is held against the bytes that are there.
+// type<<20, id<<10 and instances, and so many values of the type. Every length is held against the bytes that are
+// there.
 func parseAttributes(data []byte, revision string) (*Metrics, error) {
 	const start, code = metricsHeaderBytes + 4, 8
 	if len(data) < start {

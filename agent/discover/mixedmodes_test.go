@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestMixedModes: KFD states 15 x hops and a bandwidth for an unpartitioned GPU, 41 and no bandwidth for a partition. The two
-// say nothing of each other; what one side states by its own rule still counts.
+// TestMixedModes: KFD states 15 x hops and a bandwidth for an unpartitioned GPU, 41 and no bandwidth for a partition.
+// The two say nothing of each other; what one side states by its own rule still counts.
 func TestMixedModes(t *testing.T) {
 	type side struct {
 		weight uint64

@@ -85,8 +85,8 @@ func LookupModel(deviceID uint64) (Model, bool) {
 		Fabric: fabricUnknown}, false
 }
 
-// partitionable says whether GPUs of the model can have partition modes. For one of these that shows none, or one that the
-// table does not know, the mode is unknown; for the others there is none.
+// partitionable says whether GPUs of the model can have partition modes. For one of these that shows none, or one that
+// the table does not know, the mode is unknown; for the others there is none.
 func (m *Model) partitionable() bool {
 	return m.XCDs > 0 || !m.known || m.Fabric == fabricUnknown || m.GFX == "gfx942" || m.GFX == "gfx950"
 }

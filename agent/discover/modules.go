@@ -42,8 +42,8 @@ func (f *Facts) setModules() {
 	f.Modules = &count
 }
 
-// packages pairs the dies of two-die packages: the two that each have dieLinks links to the other, and to nobody else. Nil
-// where any die has no such partner, or several: then it is not known which share a package.
+// packages pairs the dies of two-die packages: the two that each have dieLinks links to the other, and to nobody else.
+// Nil where any die has no such partner, or several: then it is not known which share a package.
 func (f *Facts) packages() [][]int {
 	pairs := [][]int{}
 	for i := range f.GPUs {
@@ -76,8 +76,8 @@ func (f *Facts) partner(i int) int {
 	return found
 }
 
-// linksBetween is how many parallel links lead from GPU i to GPU j: as the driver lists them, else by the bandwidths that
-// KFD states of one link and of all. 0 where that is not known.
+// linksBetween is how many parallel links lead from GPU i to GPU j: as the driver lists them, else by the bandwidths
+// that KFD states of one link and of all. 0 where that is not known.
 func (f *Facts) linksBetween(i, j int) uint64 {
 	if links := f.view(i, j).links; links != nil && *links > 0 {
 		return uint64(*links)
@@ -107,8 +107,8 @@ func (f *Facts) function() string {
 	return found
 }
 
-// nameUnknown names GPUs that the table does not know by what their boards say. GPUs of one device id get one name, also
-// where not every board could be read.
+// nameUnknown names GPUs that the table does not know by what their boards say. GPUs of one device id get one name,
+// also where not every board could be read.
 func (f *Facts) nameUnknown() {
 	names := map[string]string{}
 	for i := range f.GPUs {

@@ -28,9 +28,9 @@ const (
 	PortUnknown = "Unknown"
 )
 
-// readNICs reads the RDMA devices, in the natural order of their names; nil where they could not be listed. The errors are
-// of what is there and could not be read. A kernel without RDMA has no sys/class/infiniband, and then there is no device;
-// a tree that has no network interfaces either is a part of a sysfs that does not tell.
+// readNICs reads the RDMA devices, in the natural order of their names; nil where they could not be listed. The errors
+// are of what is there and could not be read. A kernel without RDMA has no sys/class/infiniband, and then there is no
+// device; a tree that has no network interfaces either is a part of a sysfs that does not tell.
 func readNICs(r *reader) ([]NIC, []*ReadError) {
 	names, rerr := r.dir(rdmaDir)
 	if rerr != nil {
@@ -67,7 +67,8 @@ func readNIC(r *reader, name string, bySlot *netIndex, unread *[]*ReadError) NIC
 	dir := rdmaDir + "/" + name
 	n := NIC{Name: name, LinkLayer: LinkUnknown, State: PortUnknown}
 	before := len(*unread)
-	// rxe alone has a file of this name, and some kernels show the device of the NIC below as its own (rxe_verbs.c, parent_show).
+	// rxe alone has a file of this name, and some kernels show the device of the NIC below as its own (rxe_verbs.c,
+	// parent_show).
 	_, rerr := r.file(dir + "/parent")
 	n.virtual = rerr == nil
 	if slot := field(r, dir+"/device/uevent", parseSlot, unread); slot != nil && !n.virtual {
@@ -221,8 +222,8 @@ func (x *netIndex) of(r *reader, slot string, unread *[]*ReadError) []string {
 	return append([]string(nil), x.bySlot[slot]...)
 }
 
-// readPCIPath gives the directory of a PCI device below sys/devices, by the link of the PCI bus; "" where the tree has a
-// plain directory in its place, or the link leads elsewhere.
+// readPCIPath gives the directory of a PCI device below sys/devices, by the link of the PCI bus; "" where the tree has
+// a plain directory in its place, or the link leads elsewhere.
 func readPCIPath(r *reader, address string, unread *[]*ReadError) string {
 	link := pciDir + "/" + address
 	target, rerr := r.link(link)
@@ -235,8 +236,8 @@ func readPCIPath(r *reader, address string, unread *[]*ReadError) string {
 	return devicesPath(link, target)
 }
 
-// devicesPath resolves the target of a link of the PCI bus: ../../../devices/pci0000:00/0000:00:01.1/0000:05:00.0 or the
-// same from the root. "" where that is not a device below sys/devices with the link's own name.
+// devicesPath resolves the target of a link of the PCI bus: ../../../devices/pci0000:00/0000:00:01.1/0000:05:00.0 or
+// the same from the root. "" where that is not a device below sys/devices with the link's own name.
 func devicesPath(link, target string) string {
 	if len(target) > 1024 {
 		return ""
@@ -254,8 +255,8 @@ func devicesPath(link, target string) string {
 // pciSlot is what a uevent file tells of a PCI device: its address, and its ids as 0x15b3; "" where it does not.
 type pciSlot struct{ address, vendor, device string }
 
-// parseSlot reads PCI_SLOT_NAME and PCI_ID of a uevent file (drivers/pci/pci-driver.c, pci_uevent); the zero value where
-// the device is not on the PCI bus.
+// parseSlot reads PCI_SLOT_NAME and PCI_ID of a uevent file (drivers/pci/pci-driver.c, pci_uevent); the zero value
+// where the device is not on the PCI bus.
 func parseSlot(data []byte) (pciSlot, error) {
 	var s pciSlot
 	for _, line := range bytes.Split(data, []byte{'\n'}) {
@@ -279,7 +280,8 @@ func parseSlot(data []byte) (pciSlot, error) {
 	return s, nil
 }
 
-// isPCIAddress: domain:bus:device.function in lower-case hexadecimal; the domain has four digits or more (VMD, Hyper-V).
+// isPCIAddress: domain:bus:device.function in lower-case hexadecimal; the domain has four digits or more (VMD,
+// Hyper-V).
 func isPCIAddress(text string) bool {
 	domain, rest, found := strings.Cut(text, ":")
 	return found && len(domain) >= 4 && len(domain) <= 8 && isHex(domain) && len(rest) == 7 &&
@@ -353,7 +355,8 @@ func parseLinkLayer(data []byte) (string, error) {
 	return LinkUnknown, nil
 }
 
-// parsePortRate reads "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" as Mbit/s (drivers/infiniband/core/sysfs.c, rate_show).
+// parsePortRate reads "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" as Mbit/s (drivers/infiniband/core/sysfs.c,
+// rate_show).
 func parsePortRate(data []byte) (int64, error) { return parseThousandths(data, " Gb/sec") }
 
 // naturalLess orders names with their numbers as numbers: mlx5_2 before mlx5_10.

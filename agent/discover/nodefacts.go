@@ -22,8 +22,9 @@ const (
 	maxNICsListed    = 16 // NodeFacts.nics
 )
 
-// NodeFacts is the part of the facts that a CommTask carries: what stays the same while nothing changes, so no temperature
-// and no bandwidth. It stays within FactsBudgetBytes (see fit), and a last problem says what was left out for that.
+// NodeFacts is the part of the facts that a CommTask carries: what stays the same while nothing changes, so no
+// temperature and no bandwidth. It stays within FactsBudgetBytes (see fit), and a last problem says what was left out
+// for that.
 func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 	out := &v1alpha1.NodeFacts{
 		ObservedTime:    metav1.NewTime(f.ObservedTime),
@@ -220,8 +221,8 @@ func (f *Facts) rasFacts() *v1alpha1.RASFacts {
 	return &r
 }
 
-// linkClasses names the kinds of link by letters, the most frequent first, and gives each GPU's row of them. A link of a
-// kind past the last letter is "?".
+// linkClasses names the kinds of link by letters, the most frequent first, and gives each GPU's row of them. A link of
+// a kind past the last letter is "?".
 func (f *Facts) linkClasses() ([]v1alpha1.LinkClass, []string) {
 	type kind struct {
 		link                     LinkType

@@ -32,8 +32,8 @@ func generate(t testing.TB, model string, change func(*nodetree.Node)) string {
 	return dir
 }
 
-// TestGeneratedModels: every model that the node simulator knows is found as what it is, healthy and simulated. One that has
-// no expectations yet says so and is no error.
+// TestGeneratedModels: every model that the node simulator knows is found as what it is, healthy and simulated. One
+// that has no expectations yet says so and is no error.
 func TestGeneratedModels(t *testing.T) {
 	for _, model := range nodetree.Models() {
 		t.Run(model, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestFixtureFacts compares all facts of each fixture with what is on file. The dumps are not in the repository; what is
-// expected of them is.
+// TestFixtureFacts compares all facts of each fixture with what is on file. The dumps are not in the repository; what
+// is expected of them is.
 func TestFixtureFacts(t *testing.T) {
 	known := map[string]bool{}
 	for name := range fixtureCases {
@@ -53,8 +53,8 @@ func TestFixtureFacts(t *testing.T) {
 	}
 }
 
-// oracle reads a fixture's files with nothing of the package's own parsers, so that a wrong -update of TestFixtureFacts cannot
-// pass. It knows only files that are as the kernel writes them.
+// oracle reads a fixture's files with nothing of the package's own parsers, so that a wrong -update of TestFixtureFacts
+// cannot pass. It knows only files that are as the kernel writes them.
 type oracle struct {
 	memFS
 	t *testing.T

@@ -196,7 +196,8 @@ func parseHexFile(data []byte) (uint64, error) {
 	return n, nil
 }
 
-// parseErrorCounts reads ras/<block>_err_count: "ue: N\nce: N\n" with an optional "de: N" (amdgpu_ras.c, amdgpu_ras_sysfs_read).
+// parseErrorCounts reads ras/<block>_err_count: "ue: N\nce: N\n" with an optional "de: N" (amdgpu_ras.c,
+// amdgpu_ras_sysfs_read).
 func parseErrorCounts(data []byte) (ErrorCounts, error) {
 	var (
 		counts ErrorCounts
@@ -237,10 +238,11 @@ func parseErrorCounts(data []byte) (ErrorCounts, error) {
 	return counts, nil
 }
 
-// rocmVersion is the format of ROCm's version files: 6.4.1-83, 7.2.4, 10.0.0, 6.4.1-83-gfx942; and of TheRock's development
-// builds, nightly builds and release candidates, for wheels, Debian and rpm (TheRock build_tools/compute_rocm_package_version.py):
-// 7.12.0.dev0+1a2b3c4d, 7.14.0a20260601, 7.12.0rc1, 7.12.0~dev20251203, 7.12.0~20251203g1a2b3c4d, 7.12.0~pre2. A build number
-// of digits is left out; the commit of a development build is all that tells it from others.
+// rocmVersion is the format of ROCm's version files: 6.4.1-83, 7.2.4, 10.0.0, 6.4.1-83-gfx942; and of TheRock's
+// development builds, nightly builds and release candidates, for wheels, Debian and rpm (TheRock
+// build_tools/compute_rocm_package_version.py): 7.12.0.dev0+1a2b3c4d, 7.14.0a20260601, 7.12.0rc1, 7.12.0~dev20251203,
+// 7.12.0~20251203g1a2b3c4d, 7.12.0~pre2. A build number of digits is left out; the commit of a development build is all
+// that tells it from others.
 var rocmVersion = regexp.MustCompile(`^(\d+(?:\.\d+){0,3}` +
 	`(?:[a-z]+\d*|\.(?:dev|post)\d+|~(?:[a-z]+\d*|\d+)(?:g[0-9a-f]+)?)?` +
 	`(?:\+[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)*)?)` +

@@ -20,8 +20,8 @@ var (
 	propertyCases = flag.Uint64("property.cases", 400, "number of random topologies")
 )
 
-// TestRandomTopologies generates nodes with random models, modes and faults, and demands that a scan gives back what was
-// generated: every fact, each fault by its code and subject, and no other problem.
+// TestRandomTopologies generates nodes with random models, modes and faults, and demands that a scan gives back what
+// was generated: every fact, each fault by its code and subject, and no other problem.
 func TestRandomTopologies(t *testing.T) {
 	faults, modes := map[string]int{}, map[string]int{}
 	for seed := *propertySeed; seed < *propertySeed+*propertyCases; seed++ {

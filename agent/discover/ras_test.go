@@ -271,7 +271,8 @@ func onlyOn(f FS, part, gpu string) FS {
 	return withoutFS{f, func(name string) bool { return strings.Contains(name, part) && !strings.Contains(name, gpu) }}
 }
 
-// linesFS gives a file as sysfs gives gpu_vram_bad_pages: each read has as many whole lines as fit it and a page of the kernel.
+// linesFS gives a file as sysfs gives gpu_vram_bad_pages: each read has as many whole lines as fit it and a page of the
+// kernel.
 type linesFS struct{ memFS }
 
 func (f linesFS) ReadFile(name string) ([]byte, error) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// rawValues are what the odd files of the fixtures say, or the class of why they say nothing. TestRawMetrics has gpu_metrics.
+// rawValues are what the odd files of the fixtures say, or the class of why they say nothing. TestRawMetrics has
+// gpu_metrics.
 var rawValues = map[string]string{
 	"err_count-huge":              "Malformed",
 	"err_count-negative":          "Malformed",

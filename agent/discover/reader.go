@@ -159,8 +159,8 @@ func (r *reader) fail(path string, err error) *ReadError {
 	return e
 }
 
-// within opens a directory for the files of it that are read until the function that it returns is called. Its identity is
-// nil where it could not be opened so; then each file says why.
+// within opens a directory for the files of it that are read until the function that it returns is called. Its identity
+// is nil where it could not be opened so; then each file says why.
 func (r *reader) within(dir string) (id *DirID, done func()) {
 	done = func() {}
 	fs, ok := r.fs.(subdirs)
@@ -234,8 +234,9 @@ func (r *reader) link(path string) (string, *ReadError) {
 	return target, nil
 }
 
-// stream gives a file's content to use, piece by piece, until use is content or limit bytes were read; whole says that all of
-// it was given or use was content before. The pieces are only valid during the call. One deadline holds for all of it.
+// stream gives a file's content to use, piece by piece, until use is content or limit bytes were read; whole says that
+// all of it was given or use was content before. The pieces are only valid during the call. One deadline holds for all
+// of it.
 func (r *reader) stream(name string, limit int, use func(chunk []byte) (more bool)) (whole bool, rerr *ReadError) {
 	if err := r.begin(name); err != nil {
 		return false, r.fail(name, err)

@@ -100,7 +100,8 @@ func readROCm(r *reader, first []string) ROCmFacts {
 	}
 	f := s.facts()
 	if f.State == ROCmAmbiguous || f.State == ROCmNotFound {
-		// AMD's packages link opt/rocm, or opt/rocm/core, to etc/alternatives, which a pod that mounts only opt does not have.
+		// AMD's packages link opt/rocm, or opt/rocm/core, to etc/alternatives, which a pod that mounts only opt does not
+		// have.
 		for _, link := range own {
 			target, rerr := r.link(link)
 			if rerr != nil {
@@ -120,8 +121,8 @@ func readROCm(r *reader, first []string) ROCmFacts {
 
 func (s *rocmScan) found() bool { return s.winner() != nil }
 
-// winner is the first source, by tier, that gave a version; nil where none did. Where the installation in use has a version
-// file that cannot be read, what lies beside it says nothing of it; only the package database does.
+// winner is the first source, by tier, that gave a version; nil where none did. Where the installation in use has a
+// version file that cannot be read, what lies beside it says nothing of it; only the package database does.
 func (s *rocmScan) winner() *rocmSource {
 	var best *rocmSource
 	unread := slices.ContainsFunc(s.sources, func(x rocmSource) bool { return x.tier <= tierOwnLibrary && x.Error != "" && !x.hint })
@@ -173,9 +174,10 @@ type rival struct {
 	rccl bool
 }
 
-// inUse says that a process may load what a source speaks of beside the installation that won: it is that one's own librccl,
-// or lies where libraries are found without asking for a version. What the workload names itself goes before all of these.
-// A distribution's packages are built to work together: Debian 13 has librccl1 5.4.3 with libamdhip64-5 5.7.1.
+// inUse says that a process may load what a source speaks of beside the installation that won: it is that one's own
+// librccl, or lies where libraries are found without asking for a version. What the workload names itself goes before
+// all of these. A distribution's packages are built to work together: Debian 13 has librccl1 5.4.3 with libamdhip64-5
+// 5.7.1.
 func inUse(x, won *rocmSource) bool {
 	switch {
 	case x.Path == dpkgStatus && x.install == "usr" && won.install == "usr":
@@ -206,8 +208,8 @@ func (f *ROCmFacts) disagreements() []string {
 	return texts
 }
 
-// RCCLDiffers says that librccl is of another release than the ROCm that is reported; "" where it is of the same, or that is
-// not known.
+// RCCLDiffers says that librccl is of another release than the ROCm that is reported; "" where it is of the same, or
+// that is not known.
 func (f *ROCmFacts) RCCLDiffers() string {
 	for _, x := range f.rivals {
 		if x.rccl {
@@ -261,7 +263,8 @@ func (s *rocmScan) versioned() []string {
 	return dirs
 }
 
-// list is what is in a directory, by name; nothing where it is missing. One that is there and cannot be read is a source.
+// list is what is in a directory, by name; nothing where it is missing. One that is there and cannot be read is a
+// source.
 func (s *rocmScan) list(tier int, dir string, hint bool) []string {
 	names, rerr := s.r.dir(dir)
 	if rerr != nil {

@@ -237,8 +237,8 @@ func TestROCmOnDisk(t *testing.T) {
 	}
 }
 
-// TestROCmLostLink: opt/rocm of AMD's packages leads over etc/alternatives, which a pod that mounts opt alone lacks. The
-// person is not told to make a link that is there.
+// TestROCmLostLink: opt/rocm of AMD's packages leads over etc/alternatives, which a pod that mounts opt alone lacks.
+// The person is not told to make a link that is there.
 func TestROCmLostLink(t *testing.T) {
 	dir := t.TempDir()
 	for _, version := range []string{"6.4.1", "7.0.2"} {
@@ -266,8 +266,8 @@ func TestROCmLostLink(t *testing.T) {
 	}
 }
 
-// TestROCmInUse: where opt/rocm is there, what is left over beside it never gives the version, also where opt/rocm's own
-// file cannot be read; and the file that could not be read is told.
+// TestROCmInUse: where opt/rocm is there, what is left over beside it never gives the version, also where opt/rocm's
+// own file cannot be read; and the file that could not be read is told.
 func TestROCmInUse(t *testing.T) {
 	header := strings.NewReplacer("MAJOR 6", "MAJOR 7", "MINOR 4", "MINOR 0", "PATCH 3", "PATCH 2").Replace(coreHeader)
 	const info, old = "opt/rocm/.info/version", "opt/rocm-6.2.4/.info/version"

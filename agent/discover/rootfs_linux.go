@@ -38,8 +38,8 @@ func OpenRoot(dir string) (*RootFS, error) {
 	return r, nil
 }
 
-// Sub opens a directory of the root as a root of its own, so that the kernel walks its path once for many files. Links that
-// lead out of it do not resolve there.
+// Sub opens a directory of the root as a root of its own, so that the kernel walks its path once for many files. Links
+// that lead out of it do not resolve there.
 func (r *RootFS) Sub(dir string) (SubFS, error) {
 	fd, err := r.open(dir, unix.O_DIRECTORY)
 	if err != nil {

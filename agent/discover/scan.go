@@ -211,7 +211,8 @@ func (f *Facts) addUnread(errs ...*ReadError) {
 	}
 }
 
-// readGeneration is nil where no number could be read; the error is nil where there is none, as in a copy of some files.
+// readGeneration is nil where no number could be read; the error is nil where there is none, as in a copy of some
+// files.
 func readGeneration(r *reader) (*uint64, []*ReadError) {
 	var unread []*ReadError
 	return field(r, topologyDir+"/generation_id", parseUintFile, &unread), unread
@@ -313,8 +314,8 @@ func readNode(r *reader, number int, cache *linkCache) *kfdNode {
 		return n
 	}
 	if !n.readLinks(r, cache, dir+"/io_links", false) {
-		// The driver makes io_links beside mem_banks for every node (kfd_topology.c, kfd_build_sysfs_node_entry). Where only that
-		// one is gone, the topology is being made anew or the copy is not whole: no link is known to be missing.
+		// The driver makes io_links beside mem_banks for every node (kfd_topology.c, kfd_build_sysfs_node_entry). Where only
+		// that one is gone, the topology is being made anew or the copy is not whole: no link is known to be missing.
 		if _, err := r.dir(dir + "/mem_banks"); err == nil {
 			n.unread = append(n.unread, &ReadError{Path: dir + "/io_links", Class: ClassFailed, Err: errors.New("it is not there, though the driver makes it for every GPU")})
 		}

@@ -18,8 +18,8 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
-// readMatrices gives the rows of each matrix between GPUs by its title, as rocm-smi --showtopo and this agent's table write
-// them. A file may have fewer rows than columns.
+// readMatrices gives the rows of each matrix between GPUs by its title, as rocm-smi --showtopo and this agent's table
+// write them. A file may have fewer rows than columns.
 func readMatrices(t *testing.T, text string) map[string][][]string {
 	t.Helper()
 	all := map[string][][]string{}
@@ -59,7 +59,8 @@ func TestShowTopo(t *testing.T) {
 		rows   int
 	}{
 		"mi300x-8.txt": {"MI300X", nil, "", []string{weights, hops, types}, 8},
-		// 52 is what a host with several NUMA nodes in a socket has. rocm-smi's 3 hops are over PCIe, and ours are of xGMI alone.
+		// 52 is what a host with several NUMA nodes in a socket has. rocm-smi's 3 hops are over PCIe, and ours are of xGMI
+		// alone.
 		"4gpu-pcie.txt": {"MI210", pcie, "52", []string{weights, hops, types}, 4},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -156,8 +157,8 @@ func rcclLinks(t *testing.T, file string) (addresses []string, direct map[[2]str
 	return addresses, direct
 }
 
-// TestCardsOfRCCL: nodes of cards as RCCL saw them. KFD joins all GPUs of a hive by xGMI, those without a direct link by more
-// hops (kfd_crat.c, kfd_create_vcrat_image_gpu).
+// TestCardsOfRCCL: nodes of cards as RCCL saw them. KFD joins all GPUs of a hive by xGMI, those without a direct link
+// by more hops (kfd_crat.c, kfd_create_vcrat_image_gpu).
 func TestCardsOfRCCL(t *testing.T) {
 	for file, c := range map[string]struct {
 		model        string
@@ -228,8 +229,8 @@ func TestCardsOfRCCL(t *testing.T) {
 	}
 }
 
-// TestReportedErrors answers as the files of real nodes did: the GPU out of the container's sight is hidden, and the one in
-// reset has no mode and no counts, which are not zero.
+// TestReportedErrors answers as the files of real nodes did: the GPU out of the container's sight is hidden, and the
+// one in reset has no mode and no counts, which are not zero.
 func TestReportedErrors(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(fixtures(t), "text", "gpu-id-unreadable-errno.txt"))
 	if err != nil {

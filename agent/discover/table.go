@@ -12,8 +12,9 @@ import (
 // tableWidth is where sentences wrap, and what titles are centred on: rocm-smi's own for eight GPUs.
 const tableWidth = 90
 
-// Healthy says that no fault was found: no Error problem but that GPUs are hidden from this container, which are neither
-// absent nor broken. To the operator that is an Error, since a monitor that cannot see its node must not vouch for it.
+// Healthy says that no fault was found: no Error problem but that GPUs are hidden from this container, which are
+// neither absent nor broken. To the operator that is an Error, since a monitor that cannot see its node must not vouch
+// for it.
 func (f *Facts) Healthy() bool {
 	for i := range f.Problems {
 		if f.Problems[i].Severity == v1alpha1.SeverityError && f.Problems[i].Code != v1alpha1.ProblemGPUHidden {
@@ -37,8 +38,8 @@ func (f *Facts) Proven() bool {
 	return f.Healthy() && (f.Mesh.State == MeshFull || f.Mesh.State == MeshNotApplicable)
 }
 
-// Verdict is one line that can stand alone: healthy or not, how many problems, and the worst of them with its subject and
-// the next step.
+// Verdict is one line that can stand alone: healthy or not, how many problems, and the worst of them with its subject
+// and the next step.
 func (f *Facts) Verdict() string {
 	var errs, warnings int
 	for i := range f.Problems {
@@ -134,8 +135,8 @@ func plural(before string, n int, word string) string {
 }
 
 // WriteTable draws the facts for a terminal, in plain text: the verdict, what the node is, its versions, each GPU, the
-// matrices of rocm-smi --showtopo with its titles, errors, what is wrong, and the verdict again. "?" is what could not be
-// read or is not known, "none" what is not there. The error is the writer's.
+// matrices of rocm-smi --showtopo with its titles, errors, what is wrong, and the verdict again. "?" is what could not
+// be read or is not known, "none" what is not there. The error is the writer's.
 func (f *Facts) WriteTable(w io.Writer) error {
 	t := &table{}
 	t.line("Verdict: %s", f.Verdict())

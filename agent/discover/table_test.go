@@ -17,8 +17,8 @@ import (
 
 var updateTables = flag.Bool("update-tables", false, "write the golden tables anew")
 
-// drawn is what the tables of the tests have in common: a node of so many GPUs with so many devices each, whose links join
-// says. What is wrong with it, each case adds.
+// drawn is what the tables of the tests have in common: a node of so many GPUs with so many devices each, whose links
+// join says. What is wrong with it, each case adds.
 type drawn struct {
 	deviceID uint64
 	gpus     int

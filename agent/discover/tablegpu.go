@@ -224,8 +224,9 @@ func (t *table) errors(f *Facts) {
 	t.line("")
 }
 
-// rasCells: a part of the counters that nobody can read is "?", and so is a GPU's whole count where its model's other GPUs
-// have one, or none of them does: then nothing says that it has no errors. Only a virtual function has "none" of them.
+// rasCells: a part of the counters that nobody can read is "?", and so is a GPU's whole count where its model's other
+// GPUs have one, or none of them does: then nothing says that it has no errors. Only a virtual function has "none" of
+// them.
 func rasCells(f *Facts, gpu int) []string {
 	g := &f.GPUs[gpu]
 	dir := pciDir + "/" + g.PCIAddress

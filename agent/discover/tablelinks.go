@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// matrices draws the links between physical GPUs in the order and under the titles of rocm-smi --showtopo. Unlike there,
-// the hops are those of the weight: its tools print 1 for every pair that xGMI joins.
+// matrices draws the links between physical GPUs in the order and under the titles of rocm-smi --showtopo. Unlike
+// there, the hops are those of the weight: its tools print 1 for every pair that xGMI joins.
 func (t *table) matrices(f *Facts) {
 	if len(f.Devices) != len(f.GPUs) {
 		t.line("Links are drawn between the %d physical GPUs; -o json has those of all %d devices.", len(f.GPUs), len(f.Devices))
@@ -58,8 +58,8 @@ func bandwidthDiffers(f *Facts) bool {
 	return len(seen) > 1
 }
 
-// matrix draws one matrix; "?" where no link is known. Eight columns are as wide as rocm-smi's, more are narrower so that
-// sixteen fit into 120 characters.
+// matrix draws one matrix; "?" where no link is known. Eight columns are as wide as rocm-smi's, more are narrower so
+// that sixteen fit into 120 characters.
 func (t *table) matrix(f *Facts, title, self string, cell func(*Link) string) {
 	n := len(f.GPUs)
 	rows := make([][]string, n)

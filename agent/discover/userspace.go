@@ -88,8 +88,8 @@ func librariesOf(dir string) []string {
 
 var hipVersion = regexp.MustCompile(`(?m)^[ \t]*(?:#[ \t]*define[ \t]+)?HIP_VERSION_(MAJOR|MINOR|PATCH)[ \t]*[= \t][ \t]*(\d{1,9})[ \t\r]*$`)
 
-// parseHIPVersion reads hipconfig's file (HIP_VERSION_MAJOR=7) or hip_version.h: 6.4.43484. It is the runtime's version,
-// which differs from ROCm's.
+// parseHIPVersion reads hipconfig's file (HIP_VERSION_MAJOR=7) or hip_version.h: 6.4.43484. It is the runtime's
+// version, which differs from ROCm's.
 func parseHIPVersion(data []byte) (string, error) {
 	parts := map[string]string{}
 	for _, m := range hipVersion.FindAllSubmatch(data, -1) {
@@ -130,8 +130,8 @@ func parseRCCLLink(target string) (string, error) {
 
 var rcclDefine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE)[ \t]+(\d{1,8})[ \t\r]*$`)
 
-// parseRCCLHeader reads rccl.h: NCCL_MAJOR, NCCL_MINOR and NCCL_PATCH, else NCCL_VERSION_CODE. 22707 is 2.27.7; before 2.9 the
-// code has four digits, and 2803 is 2.8.3 (rccl src/nccl.h.in, NCCL_VERSION).
+// parseRCCLHeader reads rccl.h: NCCL_MAJOR, NCCL_MINOR and NCCL_PATCH, else NCCL_VERSION_CODE. 22707 is 2.27.7; before
+// 2.9 the code has four digits, and 2803 is 2.8.3 (rccl src/nccl.h.in, NCCL_VERSION).
 func parseRCCLHeader(data []byte) (string, error) {
 	parts := map[string]int{}
 	for _, m := range rcclDefine.FindAllSubmatch(data, -1) {
@@ -191,8 +191,8 @@ const (
 	sdkDir                         = "_rocm_sdk_core"
 )
 
-// wheels looks for ROCm in Python wheels: AMD's own (rocm_sdk_core from 7.9 on), and PyTorch's, which have libraries of their
-// own, so that what a job loads may not be what opt/rocm has.
+// wheels looks for ROCm in Python wheels: AMD's own (rocm_sdk_core from 7.9 on), and PyTorch's, which have libraries of
+// their own, so that what a job loads may not be what opt/rocm has.
 func (s *rocmScan) wheels() {
 	sites := 0
 	for _, parent := range pythonParents {

@@ -7,8 +7,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
-// checkVersions holds the host's ROCm against the GPUs and the driver. It only warns: images bring a ROCm of their own, and a
-// run looks at that one (precondition ROCmVersion).
+// checkVersions holds the host's ROCm against the GPUs and the driver. It only warns: images bring a ROCm of their own,
+// and a run looks at that one (precondition ROCmVersion).
 func (l *problemList) checkVersions(f *Facts) {
 	const ofHost = " It is the host's ROCm; images bring their own, so jobs may use another."
 	if f.ROCm.State != ROCmFound {

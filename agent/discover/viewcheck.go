@@ -6,9 +6,9 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// viewCheck holds what the GPUs' own PCI directories say of a pair (xgmi_num_hops, xgmi_num_links) against each other and
-// against KFD. KFD makes one direction of a link from the other (kfd_topology.c, kfd_parse_subtype_iolink), so that a link
-// which is up on one side only shows here.
+// viewCheck holds what the GPUs' own PCI directories say of a pair (xgmi_num_hops, xgmi_num_links) against each other
+// and against KFD. KFD makes one direction of a link from the other (kfd_topology.c, kfd_parse_subtype_iolink), so that
+// a link which is up on one side only shows here.
 type viewCheck struct {
 	f            *Facts
 	pairs        int

@@ -45,8 +45,8 @@ func SymptomWarnings(findings []preflight.Finding) []reference.Warning {
 	return out
 }
 
-// hostFacts are what the run's own look at sysfs says, else what the node's monitor had reported when the run was assigned. The monitor comes first
-// for what a container sees only a part of: the mesh and the number of GPUs.
+// hostFacts are what the run's own look at sysfs says, else what the node's monitor had reported when the run was
+// assigned. The monitor comes first for what a container sees only a part of: the mesh and the number of GPUs.
 func hostFacts(monitor *api.PlatformFacts, own *discover.Facts) HostFacts {
 	var h HostFacts
 	if own != nil {
@@ -141,8 +141,8 @@ func notInEffect(k reference.Key, settings []api.SettingStatus) string {
 	return ""
 }
 
-// referenceMeasurements are a table's cells in each statistic. Of a size that was rounded down to whole elements the size
-// that was asked for names the measurement, and the size that was moved gives the bandwidth.
+// referenceMeasurements are a table's cells in each statistic. Of a size that was rounded down to whole elements the
+// size that was asked for names the measurement, and the size that was moved gives the bandwidth.
 func referenceMeasurements(t Table) []reference.Measurement {
 	var out []reference.Measurement
 	for _, s := range t.Series {

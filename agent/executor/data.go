@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// seenData adds up what the checks of one collective found with a variant, from a size up, at which the setting takes effect. A size
-// counts as checked with random data where one placement was, since the values are the same in place.
+// seenData adds up what the checks of one collective found with a variant, from a size up, at which the setting takes
+// effect. A size counts as checked with random data where one placement was, since the values are the same in place.
 func seenData(t Table, v rcclx.Variant, c rcclx.Collective, minBytes *int64) rcclx.DataSeen {
 	type kind struct {
 		datatype  rcclx.Datatype
@@ -152,8 +152,8 @@ func underflow(t Table, c rcclx.Collective) string {
 	return fmt.Sprintf("%s: mean error %s%s, usable up to %s: values under 2^-10 become zero", name, ppm(worst), without, ppm(rcclx.MaxMeanErrorPPM))
 }
 
-// DataErrors gives the errors with random data: of each LowPrecision series at the smallest and the largest size at which
-// they were checked, and of Baseline beside it.
+// DataErrors gives the errors with random data: of each LowPrecision series at the smallest and the largest size at
+// which they were checked, and of Baseline beside it.
 func (t Table) DataErrors() []api.DataErrors {
 	var out []api.DataErrors
 	for _, s := range t.Series {

@@ -27,8 +27,9 @@ func setting(t *testing.T, s api.NodeRunStatus, name string) api.SettingStatus {
 	return s.Settings[i]
 }
 
-// TestConfirmedSettingSaysWhatStopsTheOtherSizes: the gate's words stay in the message beside what was measured, and name FP8 where
-// FP8 takes the call, which no limit of DDA changes. They stand behind the numbers, which a short report keeps.
+// TestConfirmedSettingSaysWhatStopsTheOtherSizes: the gate's words stay in the message beside what was measured, and
+// name FP8 where FP8 takes the call, which no limit of DDA changes. They stand behind the numbers, which a short report
+// keeps.
 func TestConfirmedSettingSaysWhatStopsTheOtherSizes(t *testing.T) {
 	res, _, err := runModel(t, defaultPlan(), &modelTeams{relErr: 40000}, nil)
 	if err != nil {
@@ -46,8 +47,8 @@ func TestConfirmedSettingSaysWhatStopsTheOtherSizes(t *testing.T) {
 	}
 }
 
-// TestTailHazard: wrong elements at counts that FP8 does not divide are a warning on the setting. They fail no run, start no
-// search and stay out of the results; the same with Baseline is wrong data.
+// TestTailHazard: wrong elements at counts that FP8 does not divide are a warning on the setting. They fail no run,
+// start no search and stay out of the results; the same with Baseline is wrong data.
 func TestTailHazard(t *testing.T) {
 	teams := &modelTeams{relErr: 40000, tailWrong: 5, activationNaNs: 12}
 	res, _, err := runModel(t, defaultPlan(), teams, nil)
@@ -172,8 +173,8 @@ func TestWrongBeforeTheTail(t *testing.T) {
 	}
 }
 
-// TestBandwidthOfTheSizeMoved: eight ranks share 1000 B as 62 elements of bfloat16 each, 992 B, so that is what results, thresholds
-// and the summary count, as agent bench does.
+// TestBandwidthOfTheSizeMoved: eight ranks share 1000 B as 62 elements of bfloat16 each, 992 B, so that is what
+// results, thresholds and the summary count, as agent bench does.
 func TestBandwidthOfTheSizeMoved(t *testing.T) {
 	plan := defaultPlan()
 	plan.Variants, plan.Collectives, plan.SizesBytes = plan.Variants[:1], []api.Collective{api.AllGather}, []int64{1000}

@@ -272,8 +272,9 @@ func TestThin(t *testing.T) {
 	}
 }
 
-// TestFitKeepsWhatJudges: whatever a spec may ask for, a series that stays in a report has its first and its last size and those
-// of thresholds, those that do not stay are counted, and each communicator keeps its first while there is room.
+// TestFitKeepsWhatJudges: whatever a spec may ask for, a series that stays in a report has its first and its last size
+// and those of thresholds, those that do not stay are counted, and each communicator keeps its first while there is
+// room.
 func TestFitKeepsWhatJudges(t *testing.T) {
 	collectives := []api.Collective{api.AllReduce, api.AllGather, api.ReduceScatter, api.AllToAll, api.Broadcast, api.Reduce, api.SendRecv, api.AllToAllv}
 	for _, comms := range []int{1, 2, 8, 64} {
@@ -357,8 +358,8 @@ func TestSpreadIsCutWithItsSizes(t *testing.T) {
 	}
 }
 
-// TestChecksFitTheReport: as many and as long checks as the API takes leave the verdict and the worst of them, in any budget
-// that a report can have.
+// TestChecksFitTheReport: as many and as long checks as the API takes leave the verdict and the worst of them, in any
+// budget that a report can have.
 func TestChecksFitTheReport(t *testing.T) {
 	s := acceptance(t, acceptancePlan(), 2*atTheMark, nil)
 	s.Checks = s.Checks[:1]

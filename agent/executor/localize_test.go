@@ -39,7 +39,8 @@ func playSearch(t *testing.T, gpus int, bad badTeams) Search {
 	return search(t.Context(), bad, searchTask{node: "n0", plan: plan, pci: pci, what: "AllReduce BFloat16 1024 B hangs", step: repeatStep(nil, plan)}, nil)
 }
 
-// TestSearchBlamesNotHalfOfTheGPUs: where half of a node's GPUs or more fail in pairs, what they share is named and no GPU.
+// TestSearchBlamesNotHalfOfTheGPUs: where half of a node's GPUs or more fail in pairs, what they share is named and no
+// GPU.
 func TestSearchBlamesNotHalfOfTheGPUs(t *testing.T) {
 	for _, gpus := range []int{6, 8, 16} {
 		for broken := gpus / 2; broken < gpus; broken++ {

@@ -32,7 +32,8 @@ type modelTeams struct {
 	latency func(v rcclx.Variant, c rcclx.Collective, size int64) int64
 	// relErr of FP8 results, parts per million.
 	relErr int64
-	// tailWrong elements of each FP8 call whose count is no multiple of what FP8 needs, activationNaNs of each checked one.
+	// tailWrong elements of each FP8 call whose count is no multiple of what FP8 needs, activationNaNs of each checked
+	// one.
 	tailWrong, activationNaNs int64
 	// wrongBefore moves the first of tailWrong so many elements before the tail.
 	wrongBefore int64

@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// repeatedTask is node a's part of a communicator over two nodes with two ranks each, and what its ranks do when all is well.
+// repeatedTask is node a's part of a communicator over two nodes with two ranks each, and what its ranks do when all is
+// well.
 func repeatedTask(repeats int32, sizesBytes ...int64) (api.NodeTask, func() supervise.Outcome) {
 	task := wholeGroup("group-1", make([]*member, 2))[0]
 	task.Repeats = repeats
@@ -29,7 +30,8 @@ func repeatedTask(repeats int32, sizesBytes ...int64) (api.NodeTask, func() supe
 	}
 }
 
-// TestSmallMessageKeepsItsFigure: 8 B over nodes in 40 us are 0.3 MB/s; zero would be missing, and that ends the test of a good node.
+// TestSmallMessageKeepsItsFigure: 8 B over nodes in 40 us are 0.3 MB/s; zero would be missing, and that ends the test
+// of a good node.
 func TestSmallMessageKeepsItsFigure(t *testing.T) {
 	task, good := repeatedTask(0, 8, 1<<20)
 	out := good()
@@ -44,7 +46,8 @@ func TestSmallMessageKeepsItsFigure(t *testing.T) {
 	}
 }
 
-// TestSlowestRankOfOtherNodesCounts: rank 0's node tells the figures, and a link that is slow far from it slows its own ranks little.
+// TestSlowestRankOfOtherNodesCounts: rank 0's node tells the figures, and a link that is slow far from it slows its own
+// ranks little.
 func TestSlowestRankOfOtherNodesCounts(t *testing.T) {
 	task, good := repeatedTask(0, 1<<20)
 	out := good()
@@ -57,8 +60,8 @@ func TestSlowestRankOfOtherNodesCounts(t *testing.T) {
 	}
 }
 
-// TestRepeatsOfATaskDecideByTheirMedian: all is measured in one repeat before the next begins, of each the slowest rank counts, and of the
-// repeats the median: neither the best nor the worst.
+// TestRepeatsOfATaskDecideByTheirMedian: all is measured in one repeat before the next begins, of each the slowest rank
+// counts, and of the repeats the median: neither the best nor the worst.
 func TestRepeatsOfATaskDecideByTheirMedian(t *testing.T) {
 	task, good := repeatedTask(3)
 	o := good()
@@ -87,7 +90,8 @@ func TestRepeatsOfATaskDecideByTheirMedian(t *testing.T) {
 	}
 }
 
-// TestNoRepeatIsMissed: a repeat that is not there, or not by all ranks, is no pass and no figure; one with wrong data fails.
+// TestNoRepeatIsMissed: a repeat that is not there, or not by all ranks, is no pass and no figure; one with wrong data
+// fails.
 func TestNoRepeatIsMissed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*supervise.Outcome)

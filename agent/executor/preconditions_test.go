@@ -106,7 +106,8 @@ func TestSimulatedPreconditions(t *testing.T) {
 	})
 }
 
-// TestMemoryNeedBytes: in place there is one buffer, out of place two and the shift, and a sum over 64 bits does not wrap.
+// TestMemoryNeedBytes: in place there is one buffer, out of place two and the shift, and a sum over 64 bits does not
+// wrap.
 func TestMemoryNeedBytes(t *testing.T) {
 	plan := defaultPlan()
 	plan.Variants, plan.Collectives, plan.SizesBytes = plan.Variants[:1], plan.Collectives[:1], []int64{1024, 64 << 20}

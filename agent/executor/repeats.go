@@ -35,8 +35,8 @@ func (a attempt) name() string {
 	return fmt.Sprintf("%s (repeat %d of %d)", a.Variant, a.Number, a.Of)
 }
 
-// slowest takes one more rank's latency into that of the slowest rank. A rank that lacks it (zero) may be the slowest, so
-// that it is not known for any.
+// slowest takes one more rank's latency into that of the slowest rank. A rank that lacks it (zero) may be the slowest,
+// so that it is not known for any.
 func slowest(before, latencyNanoseconds int64, first bool) int64 {
 	if latencyNanoseconds <= 0 || before <= 0 && !first {
 		return 0
@@ -44,9 +44,9 @@ func slowest(before, latencyNanoseconds int64, first bool) int64 {
 	return max(before, latencyNanoseconds)
 }
 
-// combineRepeats makes one cell of those of the repeats, of which there is at least one. No repeat is chosen for being good:
-// latencies are the median of the repeats' medians, what is wrong in one is wrong, and a kind of data counts as checked by
-// as many ranks as checked it in each repeat.
+// combineRepeats makes one cell of those of the repeats, of which there is at least one. No repeat is chosen for being
+// good: latencies are the median of the repeats' medians, what is wrong in one is wrong, and a kind of data counts as
+// checked by as many ranks as checked it in each repeat.
 func combineRepeats(repeats []Cell) Cell {
 	out := repeats[0]
 	out.Checks = slices.Clone(out.Checks)
@@ -104,8 +104,8 @@ func Median(values []int64) int64 {
 	return sorted[middle-1] + (sorted[middle]-sorted[middle-1])/2
 }
 
-// baselinePairs are the bandwidths between pairs of GPUs, by pair: the median over the repeats. A pair that one repeat lacks
-// is left out, and so counts as not measured.
+// baselinePairs are the bandwidths between pairs of GPUs, by pair: the median over the repeats. A pair that one repeat
+// lacks is left out, and so counts as not measured.
 func baselinePairs(variants []VariantOutcome) []PairBandwidth {
 	var out []PairBandwidth
 	values := map[Pair][]int64{}

@@ -76,8 +76,8 @@ func libraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts {
 	return f
 }
 
-// rocmFacts are the container's ROCm; nil where it could not be looked at, and where there is none beside NVIDIA's library,
-// which needs none.
+// rocmFacts are the container's ROCm; nil where it could not be looked at, and where there is none beside NVIDIA's
+// library, which needs none.
 func rocmFacts(e Evidence) *api.ROCmFacts {
 	if e.Discovered == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// TestReportedROCm: the container's ROCm is in the report, also where it could not be told; beside NVIDIA's library there is
-// none to tell of.
+// TestReportedROCm: the container's ROCm is in the report, also where it could not be told; beside NVIDIA's library
+// there is none to tell of.
 func TestReportedROCm(t *testing.T) {
 	amd, nvidia := &rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev}, &rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL}
 	prepared := func(r discover.ROCmFacts, lib *rcclx.LibraryInfo) Evidence {

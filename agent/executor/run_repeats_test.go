@@ -68,8 +68,8 @@ func runFlaky(t *testing.T, plan api.RunPlan, teams supervise.TeamRunner) api.No
 	return res.Full
 }
 
-// TestRepeatsDecideByTheirMedian: one good repeat among bad ones passes nothing, and one bad repeat among good ones fails
-// only what is held against the slowest.
+// TestRepeatsDecideByTheirMedian: one good repeat among bad ones passes nothing, and one bad repeat among good ones
+// fails only what is held against the slowest.
 func TestRepeatsDecideByTheirMedian(t *testing.T) {
 	// Of 64 MiB over eight ranks, 1 ms is 117441 MB/s, 2 ms 58720.
 	const good, bad = 1_000_000, 2_000_000
@@ -99,7 +99,8 @@ func TestRepeatsDecideByTheirMedian(t *testing.T) {
 	}
 }
 
-// TestRepeatsRunEverythingAgain: whole plans after each other, each variant in processes of its own, and progress says which.
+// TestRepeatsRunEverythingAgain: whole plans after each other, each variant in processes of its own, and progress says
+// which.
 func TestRepeatsRunEverythingAgain(t *testing.T) {
 	plan := repeatsPlan(2)
 	plan.Variants = defaultPlan().Variants

@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// slowTeams do each step at so many bytes a second, and miss its deadline where that is not enough; hanging GPUs never end one.
+// slowTeams do each step at so many bytes a second, and miss its deadline where that is not enough; hanging GPUs never
+// end one.
 type slowTeams struct {
 	bytesPerSecond int64
 	hanging        []int
@@ -37,8 +38,8 @@ func (s slowTeams) Run(_ context.Context, team supervise.Team) supervise.Outcome
 	return out
 }
 
-// TestSearchTellsSlowFromHung: good GPUs that are slow with gigabytes, as in a simulation on few processors, are none of them
-// blamed; one that hangs is found all the same; and wrong data is searched for with the size that gave it.
+// TestSearchTellsSlowFromHung: good GPUs that are slow with gigabytes, as in a simulation on few processors, are none
+// of them blamed; one that hangs is found all the same; and wrong data is searched for with the size that gave it.
 func TestSearchTellsSlowFromHung(t *testing.T) {
 	const failed = 4 << 30
 	plan := defaultPlan()

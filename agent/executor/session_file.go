@@ -26,8 +26,8 @@ type SessionFile struct {
 	CommRun  api.CommRun  `json:"commRun"`
 }
 
-// FileLink follows a SessionFile as JSON, for who tries a group without Kubernetes: the CommTask's spec is read, and the
-// CommTask with status.session is written to a second file, so that each file has one writer.
+// FileLink follows a SessionFile as JSON, for who tries a group without Kubernetes: the CommTask's spec is read, and
+// the CommTask with status.session is written to a second file, so that each file has one writer.
 type FileLink struct {
 	// Path of the SessionFile, StatusPath of what is written.
 	Path, StatusPath string

@@ -62,8 +62,8 @@ func checkRun(run *api.CommRun, id string) error {
 
 // Link is the way to the CommTask.
 type Link interface {
-	// Follow tells what the CommTask says, as it is first and after each change, until ctx ends. It may tell the same twice,
-	// and leave out what was replaced by something newer. see does not block.
+	// Follow tells what the CommTask says, as it is first and after each change, until ctx ends. It may tell the same
+	// twice, and leave out what was replaced by something newer. see does not block.
 	Follow(ctx context.Context, see func(Seen))
 	// Report writes status.session, unless the CommTask asks for another session (commtask.ErrSuperseded).
 	Report(ctx context.Context, status api.SessionStatus) error

@@ -134,7 +134,8 @@ func rails(id string, members []*member) []api.NodeTask {
 	return out
 }
 
-// assign plays the controller: the nodes with rank 0 get the task first, and then everybody gets it with all unique ids.
+// assign plays the controller: the nodes with rank 0 get the task first, and then everybody gets it with all unique
+// ids.
 func assign(t *testing.T, members []*member, tasks []api.NodeTask) {
 	t.Helper()
 	ids := map[string][]byte{}
@@ -229,7 +230,8 @@ func TestTasksOverNodes(t *testing.T) {
 	}
 }
 
-// TestFaultsAcrossNodes: what shows only over several nodes is told by each of them, and only who knows itself at fault says so.
+// TestFaultsAcrossNodes: what shows only over several nodes is told by each of them, and only who knows itself at fault
+// says so.
 func TestFaultsAcrossNodes(t *testing.T) {
 	for _, tc := range []struct {
 		fault   string
@@ -284,7 +286,8 @@ func TestTransportIsTold(t *testing.T) {
 	endAll(t, members)
 }
 
-// TestReplacedTask: ranks that hang are gone once their task was replaced, long before a deadline of theirs, and the next one finds its GPUs free.
+// TestReplacedTask: ranks that hang are gone once their task was replaced, long before a deadline of theirs, and the
+// next one finds its GPUs free.
 func TestReplacedTask(t *testing.T) {
 	const never = 10 * 3600 // no deadline of the task that hangs ends it while the test waits
 	members := startMembers(t, 2, "hang-across", func(p *api.RunPlan) { p.StepDeadlineSeconds = never })

@@ -40,8 +40,8 @@ func TestChangesWhileACommunicatorEnds(t *testing.T) {
 	}
 }
 
-// TestIDsAreToldTogether: the ids of all communicators that this node makes go out in one report, the ranks of the others are
-// started as their ids come, and one report more says that all have joined.
+// TestIDsAreToldTogether: the ids of all communicators that this node makes go out in one report, the ranks of the
+// others are started as their ids come, and one report more says that all have joined.
 func TestIDsAreToldTogether(t *testing.T) {
 	f := newFaked(t)
 	f.start(t)
@@ -268,8 +268,8 @@ func TestNoSession(t *testing.T) {
 	}
 }
 
-// TestReports: a report is tried until it is taken; one that is refused goes out with the verdicts only; and nobody works for a
-// run that was replaced.
+// TestReports: a report is tried until it is taken; one that is refused goes out with the verdicts only; and nobody
+// works for a run that was replaced.
 func TestReports(t *testing.T) {
 	t.Run("tried again", func(t *testing.T) {
 		f := newFaked(t)
@@ -418,8 +418,8 @@ func TestWithdrawnTask(t *testing.T) {
 	}
 }
 
-// TestWhatCarriedTheDataIsTold: a communicator between nodes says what its ranks' log shows, and where RDMA is required and the log
-// gives no cause for TCP it says where to look; of one within the node nothing is said.
+// TestWhatCarriedTheDataIsTold: a communicator between nodes says what its ranks' log shows, and where RDMA is required
+// and the log gives no cause for TCP it says where to look; of one within the node nothing is said.
 func TestWhatCarriedTheDataIsTold(t *testing.T) {
 	tcp := "n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 4[0] [send] via NET/Socket/0\n"
 	cause := "n:1:1 [0] NCCL INFO NET/IB : No device found.\n"

@@ -17,8 +17,8 @@ const (
 	maxSettingMessage  = 512
 )
 
-// JudgeSettings says of each setting what was requested, what the gates of the library allow on its GPU, and what the table
-// shows.
+// JudgeSettings says of each setting what was requested, what the gates of the library allow on its GPU, and what the
+// table shows.
 func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingStatus {
 	var out []api.SettingStatus
 	scope := ScopeOf(p, t.Ranks)

@@ -15,8 +15,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// running is a task under way, or one that is over. Only the loop's goroutine reads and writes it; what its ranks do comes
-// as events. A nil one is no task.
+// running is a task under way, or one that is over. Only the loop's goroutine reads and writes it; what its ranks do
+// comes as events. A nil one is no task.
 type running struct {
 	*loop
 	task  api.NodeTask
@@ -186,7 +186,8 @@ func (r *running) onDone(i int, e ended) {
 	}
 }
 
-// idsReady says whether the ids that this node makes can be reported: all are there, or the rest keeps the first waiting.
+// idsReady says whether the ids that this node makes can be reported: all are there, or the rest keeps the first
+// waiting.
 func (r *running) idsReady(now time.Time) bool {
 	if r.firstID.IsZero() {
 		return false

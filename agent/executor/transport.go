@@ -17,8 +17,9 @@ func (s *Session) request(seen Seen) network.Request {
 		Own: seen.Plan.Env}
 }
 
-// environment are the group's own variables, then what ranks need to use the network as it was resolved and to log which
-// transport they take; later ones win. The address family that all agreed on is in the assignment: the controller puts it there.
+// environment are the group's own variables, then what ranks need to use the network as it was resolved and to log
+// which transport they take; later ones win. The address family that all agreed on is in the assignment: the controller
+// puts it there.
 func (s *Session) environment(seen Seen, st api.NetworkStatus, family api.AddressFamily) []api.EnvVar {
 	out := slices.Clone(seen.Plan.Env)
 	r := s.request(seen)
@@ -30,8 +31,8 @@ func (s *Session) environment(seen Seen, st api.NetworkStatus, family api.Addres
 
 func envVar(e rcclx.EnvVar) api.EnvVar { return api.EnvVar{Name: e.Name, Value: e.Value} }
 
-// rendezvous gives what only the process of rank 0 gets: the port to form the communicator on, where the group names a range
-// that only this can hold it to. taken are those that other communicators of the task have.
+// rendezvous gives what only the process of rank 0 gets: the port to form the communicator on, where the group names a
+// range that only this can hold it to. taken are those that other communicators of the task have.
 func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string, taken map[int]bool) ([]string, *network.Problem) {
 	spec := &seen.Network
 	if spec.Mode != api.NetworkHost || spec.PortRange == nil {

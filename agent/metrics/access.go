@@ -17,10 +17,12 @@ import (
 )
 
 const (
-	// allowedFor and deniedFor are how long an answer of the API server holds: a right that was taken away ends within a minute.
+	// allowedFor and deniedFor are how long an answer of the API server holds: a right that was taken away ends within a
+	// minute.
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
-	// knownFor is how long a token that was let in has its own places for the next question: longer than any interval of scrapes.
+	// knownFor is how long a token that was let in has its own places for the next question: longer than any interval of
+	// scrapes.
 	knownFor = time.Hour
 	// maxAnswers bounds the answers that are kept, those that let in and those that refuse each.
 	maxAnswers = 256

@@ -40,8 +40,8 @@ type Server struct {
 	watcher *certwatcher.CertWatcher // nil for a certificate of its own
 }
 
-// ReviewClient is a client that asks the API server about tokens and rights, with a budget of its own, so that scrapes never
-// keep a report waiting.
+// ReviewClient is a client that asks the API server about tokens and rights, with a budget of its own, so that scrapes
+// never keep a report waiting.
 func ReviewClient(cfg *rest.Config) (client.Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 5, 10
@@ -56,8 +56,8 @@ func ReviewClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// NewServer makes a Server of one collector's metrics. certDir has tls.crt and tls.key, which are read again when they change;
-// where it is empty the server makes a certificate for host and signs it itself.
+// NewServer makes a Server of one collector's metrics. certDir has tls.crt and tls.key, which are read again when they
+// change; where it is empty the server makes a certificate for host and signs it itself.
 func NewServer(collector prometheus.Collector, api client.Client, host, certDir string) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(collector); err != nil {

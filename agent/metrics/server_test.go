@@ -128,8 +128,8 @@ func TestAnswersHoldForATime(t *testing.T) {
 	step(2*time.Second, true, http.StatusOK, 3)
 }
 
-// TestStrangersDoNotFlood: only so many questions are open at once, the others wait and are told to come again, and a known token is
-// answered all the same, also where its answer has to be renewed.
+// TestStrangersDoNotFlood: only so many questions are open at once, the others wait and are told to come again, and a
+// known token is answered all the same, also where its answer has to be renewed.
 func TestStrangersDoNotFlood(t *testing.T) {
 	api := &reviewer{allowed: true}
 	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))

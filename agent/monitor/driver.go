@@ -29,8 +29,8 @@ func (d *driver) text() string {
 	return text
 }
 
-// checkDriver looks whether the driver is another one, or the same one loaded again. Results of earlier runs are then of
-// another driver, and the counters start from zero.
+// checkDriver looks whether the driver is another one, or the same one loaded again. Results of earlier runs are then
+// of another driver, and the counters start from zero.
 func (l *look) checkDriver() {
 	const subject = "amdgpu"
 	d := &l.driver

@@ -19,8 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestAgainstAPIServer writes facts to a real API server: the monitor creates the CommNode, the schema takes facts at the limits, and
-// the status has no other owner. As a pod it needs no right on Nodes.
+// TestAgainstAPIServer writes facts to a real API server: the monitor creates the CommNode, the schema takes facts at
+// the limits, and the status has no other owner. As a pod it needs no right on Nodes.
 func TestAgainstAPIServer(t *testing.T) {
 	_, config := testenv.Start(t)
 	c := testenv.Admin(t, config)

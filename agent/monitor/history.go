@@ -13,8 +13,8 @@ import (
 // holdTime is how long something that happened, rather than is, stays among the problems.
 const holdTime = 15 * time.Minute
 
-// history is what the monitor remembers of the node in this boot. With the process it forgets all but what the CommNode holds
-// (see earlier); what is wrong in itself, discover finds without it.
+// history is what the monitor remembers of the node in this boot. With the process it forgets all but what the CommNode
+// holds (see earlier); what is wrong in itself, discover finds without it.
 type history struct {
 	started bool
 	boot    seen[string]

@@ -16,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// KubeReporter writes facts to the node's CommNode by server-side apply on its status, as FieldManagerMonitor. It creates the
-// CommNode where there is none, owned by the Node, so that it goes with it.
+// KubeReporter writes facts to the node's CommNode by server-side apply on its status, as FieldManagerMonitor. It
+// creates the CommNode where there is none, owned by the Node, so that it goes with it.
 type KubeReporter struct {
 	Client client.Client
 	// Node is the node's name, and so the CommNode's.
@@ -28,7 +28,8 @@ type KubeReporter struct {
 
 func (k *KubeReporter) key() client.ObjectKey { return client.ObjectKey{Name: k.Node} }
 
-// Last implements Reporter. A CommNode that does not exist yet has no facts; nor has that of an earlier Node object of this name.
+// Last implements Reporter. A CommNode that does not exist yet has no facts; nor has that of an earlier Node object of
+// this name.
 func (k *KubeReporter) Last(ctx context.Context) (*v1alpha1.NodeFacts, error) {
 	var cn v1alpha1.CommNode
 	if err := k.Client.Get(ctx, k.key(), &cn); err != nil {
@@ -103,8 +104,8 @@ const (
 	nodeUIDExtra  = "authentication.kubernetes.io/node-uid"
 )
 
-// nodeUID is the UID of the Node object. A pod's token says it, so that a monitor needs no right to read Nodes; any other user, who
-// runs a monitor by hand, needs it.
+// nodeUID is the UID of the Node object. A pod's token says it, so that a monitor needs no right to read Nodes; any
+// other user, who runs a monitor by hand, needs it.
 func (k *KubeReporter) nodeUID(ctx context.Context) (string, error) {
 	if k.uid != "" {
 		return k.uid, nil

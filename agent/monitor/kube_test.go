@@ -82,7 +82,8 @@ func TestKubeReporter(t *testing.T) {
 	}
 }
 
-// TestNodeUID: a pod's own token tells the UID of its node, and no other node's monitor can be; without it the Node does.
+// TestNodeUID: a pod's own token tells the UID of its node, and no other node's monitor can be; without it the Node
+// does.
 func TestNodeUID(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "uid-of-node"}}
 	for name, tc := range map[string]struct {

@@ -1,5 +1,6 @@
-// Package monitor watches one node: it scans the node's sysfs at each interval and reports the facts in the node's CommNode when
-// they change, and again before they would count as too old. It writes nothing else, and nothing at all on a node without AMD GPUs.
+// Package monitor watches one node: it scans the node's sysfs at each interval and reports the facts in the node's
+// CommNode when they change, and again before they would count as too old. It writes nothing else, and nothing at all
+// on a node without AMD GPUs.
 package monitor
 
 import (
@@ -163,7 +164,8 @@ func (m *Monitor) rest(now time.Time) time.Duration {
 	return m.pause(now)
 }
 
-// pause is the time to the next look: the interval with a spread of a tenth, or sooner where the report must be renewed.
+// pause is the time to the next look: the interval with a spread of a tenth, or sooner where the report must be
+// renewed.
 func (m *Monitor) pause(now time.Time) time.Duration {
 	wait := time.Duration(float64(m.cfg.Interval) * (0.9 + 0.2*m.cfg.Random()))
 	if renew := m.at.Add(m.cfg.Valid / 2).Sub(now); !m.at.IsZero() && renew < wait {
@@ -224,9 +226,9 @@ func due(written, facts *v1alpha1.NodeFacts, at, now time.Time, valid time.Durat
 	return !apiequality.Semantic.DeepEqual(a, b)
 }
 
-// ridesAlong is the written sums of error counters with those that may wait for the next report: sums of correctable and
-// deferred errors that rose. The first rise made a problem, which is reported at once, and a link that errs at each look
-// shall not make a write at each look.
+// ridesAlong is the written sums of error counters with those that may wait for the next report: sums of correctable
+// and deferred errors that rose. The first rise made a problem, which is reported at once, and a link that errs at each
+// look shall not make a write at each look.
 func ridesAlong(written, now *v1alpha1.RASFacts) *v1alpha1.RASFacts {
 	if written == nil || now == nil {
 		return written

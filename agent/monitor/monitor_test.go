@@ -223,7 +223,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// BenchmarkLook is the monitor's part of a look at a node of eight GPUs of which nothing changed; the scan is not in it.
+// BenchmarkLook is the monitor's part of a look at a node of eight GPUs of which nothing changed; the scan is not in
+// it.
 func BenchmarkLook(b *testing.B) {
 	w := newWorld(1)
 	n := &node{}
@@ -248,8 +249,8 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// TestCommNodeDeleted: a CommNode that was deleted is there again within four looks, and an answer that does not come makes no
-// write.
+// TestCommNodeDeleted: a CommNode that was deleted is there again within four looks, and an answer that does not come
+// makes no write.
 func TestCommNodeDeleted(t *testing.T) {
 	n := &node{}
 	m, clock := newTestMonitor(n, logr.Discard())
@@ -275,8 +276,8 @@ func TestCommNodeDeleted(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutGPUs: nothing is written of a node whose PCI bus has no GPU; but of one that had a CommNode, that gets a GPU, or whose
-// bus cannot be read, everything is.
+// TestNodeWithoutGPUs: nothing is written of a node whose PCI bus has no GPU; but of one that had a CommNode, that gets
+// a GPU, or whose bus cannot be read, everything is.
 func TestNodeWithoutGPUs(t *testing.T) {
 	scan := func(change func(*nodetree.Node)) *discover.Facts {
 		t.Helper()

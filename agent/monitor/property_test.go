@@ -259,8 +259,8 @@ func (o *teller) counters(g *discover.GPU) []string {
 	return lines
 }
 
-// TestEveryChangeIsTold: over random sequences, each look tells exactly what changed since the looks before could see it:
-// nothing else, nothing twice, and nothing as lost that is only out of sight.
+// TestEveryChangeIsTold: over random sequences, each look tells exactly what changed since the looks before could see
+// it: nothing else, nothing twice, and nothing as lost that is only out of sight.
 func TestEveryChangeIsTold(t *testing.T) {
 	for seed := range uint64(300) {
 		w, h, o := newWorld(seed), history{}, newTeller()
@@ -283,8 +283,8 @@ func TestEveryChangeIsTold(t *testing.T) {
 	}
 }
 
-// TestNoWriteWhenNothingChanged: a look at a node that is as it was at the last look writes nothing, but for the renewal
-// and for what ends by itself; and what is found wrong is in the report of the same look.
+// TestNoWriteWhenNothingChanged: a look at a node that is as it was at the last look writes nothing, but for the
+// renewal and for what ends by itself; and what is found wrong is in the report of the same look.
 func TestNoWriteWhenNothingChanged(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWorld(seed)

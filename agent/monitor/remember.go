@@ -27,9 +27,9 @@ func (m *Monitor) remember(ctx context.Context) {
 	m.last, m.known = last, last != nil
 }
 
-// earlier is the history of a monitor that saw these facts: what a CommNode holds of them is its first look. Nil facts, and
-// those of another origin, are none; nor is a boot known where either side does not state one. Of what the facts leave out
-// or could not read nothing is known, so that it can be no change.
+// earlier is the history of a monitor that saw these facts: what a CommNode holds of them is its first look. Nil facts,
+// and those of another origin, are none; nor is a boot known where either side does not state one. Of what the facts
+// leave out or could not read nothing is known, so that it can be no change.
 func earlier(last *v1alpha1.NodeFacts, now *discover.Facts) history {
 	if last == nil || last.Origin != now.Origin || last.BootID == "" || now.BootID == "" {
 		return history{}

@@ -156,8 +156,8 @@ func TestFirstScanFails(t *testing.T) {
 	}
 }
 
-// TestLostLinksOutliveTheMonitor: however many links and GPUs are lost, a monitor that restarts knows all of them, by the facts alone
-// and within their size.
+// TestLostLinksOutliveTheMonitor: however many links and GPUs are lost, a monitor that restarts knows all of them, by
+// the facts alone and within their size.
 func TestLostLinksOutliveTheMonitor(t *testing.T) {
 	const count = 8
 	mesh := func(now time.Time, gone func(i, j int) bool) *discover.Facts {
@@ -215,7 +215,8 @@ func TestLostLinksOutliveTheMonitor(t *testing.T) {
 	}
 }
 
-// TestLinksOfLostGPUsOutliveTheMonitor: a GPU that comes back without its links is told of, however often the monitor restarted.
+// TestLinksOfLostGPUsOutliveTheMonitor: a GPU that comes back without its links is told of, however often the monitor
+// restarted.
 func TestLinksOfLostGPUsOutliveTheMonitor(t *testing.T) {
 	linked := func(now time.Time) *discover.Facts {
 		f := twoGPUs(now)

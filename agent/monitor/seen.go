@@ -42,9 +42,9 @@ type sighting struct {
 // sightings are the things that were there in this boot.
 type sightings[K comparable] map[K]sighting
 
-// look takes those that are there now. Of the others, gone says whether they are surely gone, and not only out of sight.
-// It returns those that are newly lost, those that are back with when they had been seen last, and all that are missing;
-// each in no order.
+// look takes those that are there now. Of the others, gone says whether they are surely gone, and not only out of
+// sight. It returns those that are newly lost, those that are back with when they had been seen last, and all that are
+// missing; each in no order.
 func (s sightings[K]) look(now time.Time, there map[K]bool, gone func(K) bool) (lost []K, back map[K]time.Time, missing []K) {
 	for k := range there {
 		if before, ok := s[k]; ok && before.lost {
@@ -121,8 +121,8 @@ type event struct {
 	until time.Time
 }
 
-// news is the rank of an event whose message is a new one each time. Of any other, only a worse one replaces the message,
-// so that one which goes on does not change the facts at each look.
+// news is the rank of an event whose message is a new one each time. Of any other, only a worse one replaces the
+// message, so that one which goes on does not change the facts at each look.
 const news = 0
 
 // events are kept in the order in which they happened first.

@@ -7,9 +7,9 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// steady keeps a problem that comes and goes, or whose message changes again and again, from making a write at each look.
-// A problem that went twice within holdTime stays until it has been away for so long. A message that changed stays for
-// holdTime, unless the problem became worse.
+// steady keeps a problem that comes and goes, or whose message changes again and again, from making a write at each
+// look. A problem that went twice within holdTime stays until it has been away for so long. A message that changed
+// stays for holdTime, unless the problem became worse.
 type steady struct {
 	states map[problemKey]*problemState
 	next   int

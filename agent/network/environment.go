@@ -23,9 +23,10 @@ const (
 	envDebugFile       = "NCCL_DEBUG_FILE"
 )
 
-// Environment are the variables that every rank of the node gets, sorted by name; they win over the person's own of the same
-// names, which Resolve has taken into account. family is the one that all members agreed on; Auto leaves it to the library.
-// The names are given in the exact form: without the = the library takes them for prefixes, and eth1 means eth1.100 too.
+// Environment are the variables that every rank of the node gets, sorted by name; they win over the person's own of the
+// same names, which Resolve has taken into account. family is the one that all members agreed on; Auto leaves it to the
+// library. The names are given in the exact form: without the = the library takes them for prefixes, and eth1 means
+// eth1.100 too.
 func Environment(r Request, st api.NetworkStatus, family api.AddressFamily) []rcclx.EnvVar {
 	var env []rcclx.EnvVar
 	if len(r.Spec.HCAs) > 0 {
@@ -55,7 +56,8 @@ func familyVariable(f api.AddressFamily) string {
 	return ""
 }
 
-// Address is the one that the node's ranks listen on, of the family that all members agreed on; the first where that is Auto.
+// Address is the one that the node's ranks listen on, of the family that all members agreed on; the first where that is
+// Auto.
 func Address(st api.NetworkStatus, family api.AddressFamily) (netip.Addr, bool) {
 	for _, text := range st.Addresses {
 		a, err := netip.ParseAddr(text)
@@ -66,16 +68,16 @@ func Address(st api.NetworkStatus, family api.AddressFamily) (netip.Addr, bool) 
 	return netip.Addr{}, false
 }
 
-// RendezvousEnvironment pins the port on which a communicator forms. Only the process of its rank 0 gets it, before it makes the
-// unique id: the library then puts this address into the id, and the other ranks read it there (NCCL src/bootstrap.cc
-// bootstrapGetUniqueId).
+// RendezvousEnvironment pins the port on which a communicator forms. Only the process of its rank 0 gets it, before it
+// makes the unique id: the library then puts this address into the id, and the other ranks read it there (NCCL
+// src/bootstrap.cc bootstrapGetUniqueId).
 func RendezvousEnvironment(addr netip.Addr, port int) rcclx.EnvVar {
 	return rcclx.EnvVar{Name: envCommID, Value: netip.AddrPortFrom(addr, uint16(port)).String()} //nolint:gosec // PickPort keeps to 1-65535
 }
 
-// LogEnvironment makes the library log what TransportLog reads, on standard output: the devices found, the network chosen, and
-// one line for each channel when it is connected. Nothing is logged while collectives run. A person's own level and subsystems
-// are kept where they say more; a file of their own would hide the log.
+// LogEnvironment makes the library log what TransportLog reads, on standard output: the devices found, the network
+// chosen, and one line for each channel when it is connected. Nothing is logged while collectives run. A person's own
+// level and subsystems are kept where they say more; a file of their own would hide the log.
 func LogEnvironment(own []api.EnvVar) []rcclx.EnvVar {
 	r := Request{Own: own}
 	level := "INFO"

@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/agent/discover"
 )
 
-// Host is what a node says of its network. All of it is as the rank processes see it: in a pod, the pod's own interfaces.
+// Host is what a node says of its network. All of it is as the rank processes see it: in a pod, the pod's own
+// interfaces.
 type Host interface {
 	// Interfaces in the kernel's order, each with its addresses in the kernel's order.
 	Interfaces() ([]Interface, error)
@@ -48,8 +49,8 @@ type HCA struct {
 	// PCIAddress and Interface of its device; empty where not known.
 	PCIAddress string
 	Interface  string
-	// DeviceFile is the verbs device, /dev/infiniband/uverbs0; empty where not known. Sysfs shows devices that a pod may not
-	// open, so that Usable says whether the file is there.
+	// DeviceFile is the verbs device, /dev/infiniband/uverbs0; empty where not known. Sysfs shows devices that a pod may
+	// not open, so that Usable says whether the file is there.
 	DeviceFile string
 	Usable     bool
 	Ports      []HCAPort
@@ -90,8 +91,8 @@ const (
 	Closing   SocketState = "closing"
 )
 
-// NodeHost reads the machine or pod that the process runs in. Root stands for the root of the kernel's /sys and /dev where the
-// hardware is simulated; interfaces and ports are always the process's own.
+// NodeHost reads the machine or pod that the process runs in. Root stands for the root of the kernel's /sys and /dev
+// where the hardware is simulated; interfaces and ports are always the process's own.
 type NodeHost struct{ Root string }
 
 // Interfaces implements Host.

@@ -18,13 +18,14 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// portsPerRank is the least number of ports in a range for each rank of the node. A rank listens for its ring, for its peers,
-// for its proxy and for RAS, and makes a few connections for each; with TCP each channel to another node needs more.
+// portsPerRank is the least number of ports in a range for each rank of the node. A rank listens for its ring, for its
+// peers, for its proxy and for RAS, and makes a few connections for each; with TCP each channel to another node needs
+// more.
 const portsPerRank = 16
 
-// ports checks the range that was asked for. In a pod with a network of its own the pod's net.ipv4.ip_local_port_range holds every
-// port that the library takes; in the node's network nothing can but the node's own range, and only the rendezvous port
-// can be pinned: then the message says so.
+// ports checks the range that was asked for. In a pod with a network of its own the pod's net.ipv4.ip_local_port_range
+// holds every port that the library takes; in the node's network nothing can but the node's own range, and only the
+// rendezvous port can be pinned: then the message says so.
 func (r *Request) ports(h Host, interfaces []Interface, addresses []netip.Addr) (message string, _ *Problem) {
 	ask := r.Spec.PortRange
 	if ask == nil {
@@ -58,9 +59,9 @@ func (r *Request) ports(h Host, interfaces []Interface, addresses []netip.Addr) 
 	return fmt.Sprintf("Of the ports only the rendezvous is in network.portRange %d-%d: in mode Host the library takes all others from the node's own %d-%d (net.ipv4.ip_local_port_range).", first, last, lo, hi), nil
 }
 
-// sameNetworkBefore is the interface that the library would take for an address of NCCL_COMM_ID, where it is not the one
-// that has the address: the first in the kernel's order, IPv4 first, whose network holds it (NCCL src/misc/socket.cc
-// ncclFindInterfaceMatchSubnet).
+// sameNetworkBefore is the interface that the library would take for an address of NCCL_COMM_ID, where it is not the
+// one that has the address: the first in the kernel's order, IPv4 first, whose network holds it (NCCL
+// src/misc/socket.cc ncclFindInterfaceMatchSubnet).
 func sameNetworkBefore(interfaces []Interface, a netip.Addr) string {
 	for _, i := range interfaces {
 		for _, p := range i.Addresses {
@@ -84,10 +85,10 @@ func (r *Request) checkFree(h Host, addresses []netip.Addr, first, last int) *Pr
 	return problem
 }
 
-// PickPort takes a port of the range for one communicator. key names run, task and communicator: it decides where in the
-// range the search starts, so that two runs seldom try the same port. A port counts as free when it could be listened on.
-// Between this and the library's own listening another process can take it; then the library says that the address is in use,
-// and the caller picks again with another key.
+// PickPort takes a port of the range for one communicator. key names run, task and communicator: it decides where in
+// the range the search starts, so that two runs seldom try the same port. A port counts as free when it could be
+// listened on. Between this and the library's own listening another process can take it; then the library says that the
+// address is in use, and the caller picks again with another key.
 func PickPort(h Host, r Request, addr netip.Addr, key string) (int, *Problem) {
 	if r.Spec.PortRange == nil {
 		return 0, r.problem(api.ReasonPortRangeNotUsable, "a port was asked for without network.portRange. Set it.")
@@ -166,8 +167,8 @@ func parseLocalPorts(data []byte) (first, last int, err error) {
 	return first, last, nil
 }
 
-// parseSockets reads /proc/net/tcp or tcp6 (net/ipv4/tcp_ipv4.c get_tcp4_sock): "0: 0100007F:1F90 00000000:0000 0A ...". Lines
-// that are not of that form are left out.
+// parseSockets reads /proc/net/tcp or tcp6 (net/ipv4/tcp_ipv4.c get_tcp4_sock): "0: 0100007F:1F90 00000000:0000 0A
+// ...". Lines that are not of that form are left out.
 func parseSockets(r io.Reader) ([]Socket, error) {
 	var out []Socket
 	lines := bufio.NewScanner(r)
@@ -192,8 +193,8 @@ func parseSockets(r io.Reader) ([]Socket, error) {
 	return out, lines.Err()
 }
 
-// parseEndpoint reads an address as the kernel prints its words: each 32 bits in the machine's order, which is little endian
-// on every machine with these GPUs.
+// parseEndpoint reads an address as the kernel prints its words: each 32 bits in the machine's order, which is little
+// endian on every machine with these GPUs.
 func parseEndpoint(text string) (netip.Addr, int, bool) {
 	head, tail, found := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(head)

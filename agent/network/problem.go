@@ -1,7 +1,7 @@
-// Package network chooses, on one node, what the ranks of a communicator over several nodes meet on: the interface and its
-// addresses, the RDMA devices, and the ports. It checks each of them before a library sees it, since the library takes a name
-// that is not there for no name at all, and a device that is not usable for a reason to go over TCP; and it reads from the
-// library's log what carried the data in the end.
+// Package network chooses, on one node, what the ranks of a communicator over several nodes meet on: the interface and
+// its addresses, the RDMA devices, and the ports. It checks each of them before a library sees it, since the library
+// takes a name that is not there for no name at all, and a device that is not usable for a reason to go over TCP; and
+// it reads from the library's log what carried the data in the end.
 package network
 
 import "fmt"

@@ -28,8 +28,8 @@ type Request struct {
 	PodIP string
 	// Ranks on this node.
 	Ranks int
-	// Own are the variables that a person set for the ranks. A typed field of Spec wins over a variable; where the field is
-	// absent the variable holds.
+	// Own are the variables that a person set for the ranks. A typed field of Spec wins over a variable; where the field
+	// is absent the variable holds.
 	Own []api.EnvVar
 }
 
@@ -43,9 +43,9 @@ func (r *Request) own(name string) (string, bool) {
 	return "", false
 }
 
-// Resolve finds what the request means on this node and checks that it can be used now. The status lacks the clock, which
-// is the caller's. The first thing that is wrong is the Problem: it names the node, what was asked for, what is there, and
-// the next step.
+// Resolve finds what the request means on this node and checks that it can be used now. The status lacks the clock,
+// which is the caller's. The first thing that is wrong is the Problem: it names the node, what was asked for, what is
+// there, and the next step.
 func Resolve(h Host, r Request) (api.NetworkStatus, *Problem) {
 	interfaces, err := h.Interfaces()
 	if err != nil {
@@ -211,8 +211,8 @@ func (r *Request) family() api.AddressFamily {
 	return r.Spec.AddressFamily
 }
 
-// addresses are those that ranks will listen on: of each family the first, which is the one that the library takes (NCCL
-// src/misc/socket.cc findInterfaces).
+// addresses are those that ranks will listen on: of each family the first, which is the one that the library takes
+// (NCCL src/misc/socket.cc findInterfaces).
 func (r *Request) addresses(i *Interface, asked string) ([]netip.Addr, *Problem) {
 	var v4, v6, linkLocal netip.Addr
 	for _, a := range i.Addresses {

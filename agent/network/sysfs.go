@@ -23,16 +23,16 @@ const (
 	maxGIDs  = 1024
 )
 
-// readInterface adds what sysfs tells of an interface. A file that is not there leaves the field empty: most interfaces have
-// no device, and a simulated tree may not have the pod's own.
+// readInterface adds what sysfs tells of an interface. A file that is not there leaves the field empty: most interfaces
+// have no device, and a simulated tree may not have the pod's own.
 func readInterface(fs discover.FS, i *Interface) {
 	dir := netDir + "/" + i.Name
 	i.PCIAddress = pciOf(fs, dir)
 	if target, err := fs.ReadLink(dir + "/master"); err == nil {
 		i.Master = path.Base(target)
 	}
-	// lower_NAME is a link to what an interface is stacked on (net/core/dev.c, netdev_adjacent_sysfs_add); a bond or bridge has
-	// one for each of its parts and is no sub-interface of them.
+	// lower_NAME is a link to what an interface is stacked on (net/core/dev.c, netdev_adjacent_sysfs_add); a bond or
+	// bridge has one for each of its parts and is no sub-interface of them.
 	names, err := fs.ReadDir(dir)
 	if err != nil {
 		return
@@ -76,7 +76,8 @@ func pciOf(fs discover.FS, dir string) string {
 	return ""
 }
 
-// pciAddress is domain:bus:device.function in lower-case hexadecimal, as the kernel writes it; the domain has four digits or more.
+// pciAddress is domain:bus:device.function in lower-case hexadecimal, as the kernel writes it; the domain has four
+// digits or more.
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 func isPCIAddress(s string) bool { return pciAddress.MatchString(s) }

@@ -149,11 +149,11 @@ func (t *Transport) TellNext() {
 // maxLineBytes of a line are read; the library's own lines have at most 1,024 (NCCL src/debug.cc).
 const maxLineBytes = 4096
 
-// TransportLog reads the library's log as it is written and keeps what it says of the transport, in bounded memory. It is an
-// io.WriteCloser that never fails or blocks. It is not safe for concurrent use.
+// TransportLog reads the library's log as it is written and keeps what it says of the transport, in bounded memory. It
+// is an io.WriteCloser that never fails or blocks. It is not safe for concurrent use.
 type TransportLog struct {
-	// local are the ranks of this node: a channel between two of them does not tell what is between nodes. Nil: every channel
-	// over the network counts.
+	// local are the ranks of this node: a channel between two of them does not tell what is between nodes. Nil: every
+	// channel over the network counts.
 	local map[int]bool
 
 	t        Transport
@@ -254,8 +254,8 @@ func (l *TransportLog) take(line string) {
 	}
 }
 
-// takeDevices reads " [0]mlx5_0:1/RoCE [1]={[1] mlx5_1:1/RoCE, ...} [RO]; OOB eth0:10.0.0.1<0>": merged devices of 2.21 to 2.23 are
-// in braces.
+// takeDevices reads " [0]mlx5_0:1/RoCE [1]={[1] mlx5_1:1/RoCE, ...} [RO]; OOB eth0:10.0.0.1<0>": merged devices of 2.21
+// to 2.23 are in braces.
 func (l *TransportLog) takeDevices(network, text string) {
 	text, _, _ = strings.Cut(text, "; OOB")
 	for text != "" && len(l.devices) < 256 {
@@ -311,8 +311,8 @@ func (l *TransportLog) takeVirtual(text string) {
 	l.devices[fmt.Sprintf("IB/%d", index)] = bounded(name)
 }
 
-// takeChannel reads "Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/7(3)/GDRDMA/Shared" and its like: RCCL writes the PCI
-// address in hexadecimal in the brackets, and the communicator behind.
+// takeChannel reads "Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/7(3)/GDRDMA/Shared" and its like: RCCL writes the
+// PCI address in hexadecimal in the brackets, and the communicator behind.
 func (l *TransportLog) takeChannel(text string) {
 	_, text, ok := strings.Cut(text, " : ")
 	ends, via, okVia := strings.Cut(text, " via ")
@@ -369,8 +369,8 @@ func cutRank(text string) (rank int, rest string, ok bool) {
 // bounded keeps what the library says short.
 func bounded(s string) string { return strings.ToValidUTF8(s[:min(len(s), 96)], "") }
 
-// carrierOf knows the networks that are built in and the plugins that carry data one way only. Libfabric and UCX may go over
-// either, so that they stay unknown.
+// carrierOf knows the networks that are built in and the plugins that carry data one way only. Libfabric and UCX may go
+// over either, so that they stay unknown.
 func carrierOf(network string) Carrier {
 	switch {
 	case network == "IB" || network == "ROCM-IB" || network == "IB-CAST": // net_ib.cc; RCCL's for AMD's own NICs, net_ib_rocm.cc
@@ -406,8 +406,8 @@ func causeOf(text string) string {
 	return ""
 }
 
-// RequireRDMA makes warnings failures that mean that RDMA will not work, for a group that requires it: registration of memory
-// fails silently where little may be locked, and the library goes over TCP.
+// RequireRDMA makes warnings failures that mean that RDMA will not work, for a group that requires it: registration of
+// memory fails silently where little may be locked, and the library goes over TCP.
 func RequireRDMA(spec api.NetworkSpec, findings []preflight.Finding) []preflight.Finding {
 	if spec.RequireTransport != api.TransportRDMA {
 		return findings

@@ -13,8 +13,9 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// logOf puts the library's prefix before each line. Texts are as the format strings of the sources give them: NCCL 2.18 to
-// 2.30 and RCCL 2.21 to 2.28 (src/transport/net_ib.cc, net_ib_rocm.cc, net_socket.cc, net.cc, p2p.cc, shm.cc, src/init.cc).
+// logOf puts the library's prefix before each line. Texts are as the format strings of the sources give them: NCCL 2.18
+// to 2.30 and RCCL 2.21 to 2.28 (src/transport/net_ib.cc, net_ib_rocm.cc, net_socket.cc, net.cc, p2p.cc, shm.cc,
+// src/init.cc).
 func logOf(lines ...string) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -204,8 +205,8 @@ func TestRequireRDMA(t *testing.T) {
 	}
 }
 
-// TestWhereToLookIsTold: of data that went over TCP without a cause in the log a person learns where to look; a cause that is
-// known is told alone, and of RDMA and of what is not known there is nothing to add.
+// TestWhereToLookIsTold: of data that went over TCP without a cause in the log a person learns where to look; a cause
+// that is known is told alone, and of RDMA and of what is not known there is nothing to add.
 func TestWhereToLookIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		of   Transport

@@ -15,9 +15,9 @@ type memoryLocker interface {
 	LocksPastLimit() (bool, error)
 }
 
-// LocksPastLimit implements memoryLocker: CAP_IPC_LOCK must be effective, which a capability that was added to a container is for root
-// only, and it must be held in the first user namespace (drivers/infiniband/core/umem.c ib_umem_get asks capable()). A
-// simulated node has no capabilities but those that its tree shows.
+// LocksPastLimit implements memoryLocker: CAP_IPC_LOCK must be effective, which a capability that was added to a
+// container is for root only, and it must be held in the first user namespace (drivers/infiniband/core/umem.c
+// ib_umem_get asks capable()). A simulated node has no capabilities but those that its tree shows.
 func (h PodHost) LocksPastLimit() (bool, error) {
 	status, err := os.ReadFile(h.path("proc/self/status"))
 	if err != nil && h.Root != "" && os.IsNotExist(err) {

@@ -15,8 +15,8 @@ const (
 	nvidia vendor = "NVIDIA"
 )
 
-// vendors are those whose GPUs the run may be about: the library's where it is known; else whose GPUs the node shows, else
-// whose driver, else both. A processor with graphics of its own puts a GPU of AMD beside NVIDIA's.
+// vendors are those whose GPUs the run may be about: the library's where it is known; else whose GPUs the node shows,
+// else whose driver, else both. A processor with graphics of its own puts a GPU of AMD beside NVIDIA's.
 func (f NodeFacts) vendors(need Need) []vendor {
 	if need.known() {
 		if need.Flavor.HIP() {
@@ -58,8 +58,8 @@ func (f NodeFacts) isAMD(need Need) bool {
 // needsLibrary says that what the node shows does not tell whose library will run on it.
 func (f NodeFacts) needsLibrary() bool { return len(f.vendors(Need{})) > 1 }
 
-// agreed is what holds for each vendor that the run may be about: one finding where the states are the same, else Unknown
-// until the library is known.
+// agreed is what holds for each vendor that the run may be about: one finding where the states are the same, else
+// Unknown until the library is known.
 func agreed(name string, vendors []vendor, check func(vendor) Finding) Finding {
 	first := check(vendors[0])
 	if len(vendors) == 1 {

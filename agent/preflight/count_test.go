@@ -21,7 +21,8 @@ func mixedFacts(amdGPUs, nvidiaGPUs int) NodeFacts {
 	return f
 }
 
-// TestTwoVendors: a GPU of AMD in the processor beside NVIDIA's. What depends on the library is decided when it is known.
+// TestTwoVendors: a GPU of AMD in the processor beside NVIDIA's. What depends on the library is decided when it is
+// known.
 func TestTwoVendors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		amd, nvidia, ranks        int
@@ -59,8 +60,8 @@ func TestTwoVendors(t *testing.T) {
 	}
 }
 
-// TestTwoVendorsMasks: what hides GPUs from one vendor's runtime alone is no error while it may be the other's, and AMD's
-// kernel settings are asked for only when the library is AMD's.
+// TestTwoVendorsMasks: what hides GPUs from one vendor's runtime alone is no error while it may be the other's, and
+// AMD's kernel settings are asked for only when the library is AMD's.
 func TestTwoVendorsMasks(t *testing.T) {
 	f := mixedFacts(1, 8)
 	need := Need{Ranks: 8, Environ: []string{"ROCR_VISIBLE_DEVICES=0"}}

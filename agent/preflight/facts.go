@@ -33,8 +33,8 @@ type NodeFacts struct {
 	// KFDProcesses are those that hold GPUs through KFD, with pids of the host's namespace; nil where the list was not
 	// readable.
 	KFDProcesses []KFDProcess
-	// BusyPercent by a GPU's PCI address, as its firmware averages it (gpu_busy_percent); a GPU that is not in it could not
-	// be read.
+	// BusyPercent by a GPU's PCI address, as its firmware averages it (gpu_busy_percent); a GPU that is not in it could
+	// not be read.
 	BusyPercent map[string]uint64
 	// NVIDIAGPUs are the PCI addresses below /proc/driver/nvidia/gpus; nil where there is no such folder.
 	NVIDIAGPUs []string
@@ -64,9 +64,10 @@ const (
 	maxQueues      = 1024
 )
 
-// Gather reads the node's facts. It must come before the run starts any process on the GPUs, so that what it finds there
-// is somebody else's. environ is the pod's, which may say where its ROCm is. It never fails: what could not be read is said in
-// the facts. ROCm among them is the container's own: the root is the container's, but for the kernel's sys and proc.
+// Gather reads the node's facts. It must come before the run starts any process on the GPUs, so that what it finds
+// there is somebody else's. environ is the pod's, which may say where its ROCm is. It never fails: what could not be
+// read is said in the facts. ROCm among them is the container's own: the root is the container's, but for the kernel's
+// sys and proc.
 func Gather(ctx context.Context, h Host, environ []string) NodeFacts {
 	var f NodeFacts
 	if n, err := h.SharedMemoryFreeBytes(); err != nil {
@@ -180,8 +181,8 @@ func readQueues(fs discover.FS, dir string) map[uint64]int {
 	return out
 }
 
-// readKFDProcess reads proc/PID/vram_GPU, proc/PID/stats_GPU/cu_occupancy and proc/PID/queues. A process that ends meanwhile
-// loses its files, and then holds nothing.
+// readKFDProcess reads proc/PID/vram_GPU, proc/PID/stats_GPU/cu_occupancy and proc/PID/queues. A process that ends
+// meanwhile loses its files, and then holds nothing.
 func readKFDProcess(fs discover.FS, pid int) KFDProcess {
 	p := KFDProcess{ProcessID: pid, MemoryBytes: map[uint64]uint64{}, BusyComputeUnits: map[uint64]uint64{}}
 	p.Queues = readQueues(fs, kfdProcessDir+"/"+strconv.Itoa(pid)+"/queues")

@@ -40,7 +40,8 @@ type Finding struct {
 // String is the finding with its name: "SharedMemory: /dev/shm has ...".
 func (f Finding) String() string { return f.Name + ": " + f.Message }
 
-// Advised is the message, and what to do where the precondition does not hold. Where that is not known, nothing may be wrong.
+// Advised is the message, and what to do where the precondition does not hold. Where that is not known, nothing may be
+// wrong.
 func (f Finding) Advised(who audience.Audience) string {
 	next := table[f.Name].Next.For(who)
 	switch f.State {

@@ -67,7 +67,8 @@ func (PodHost) SharedMemoryFreeBytes() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil //nolint:gosec // a file system of 2^63 bytes is not made of memory
 }
 
-// LockedMemoryLimitBytes implements Host. A simulated node's limit is its own, not that of the machine that simulates it.
+// LockedMemoryLimitBytes implements Host. A simulated node's limit is its own, not that of the machine that simulates
+// it.
 func (h PodHost) LockedMemoryLimitBytes() (int64, error) {
 	if h.Root != "" {
 		if data, err := os.ReadFile(h.path("proc/self/limits")); err == nil {

@@ -61,10 +61,10 @@ func DefaultLockDir() string {
 	return os.TempDir()
 }
 
-// Lock takes the lock of every GPU in pci, the addresses of ranks 0, 1 and so on, so that no second run of agent run or agent bench on this
-// machine uses it. release gives them back; where the process dies, the kernel does. A finding that failed says which
-// run holds a GPU; one that is unknown says why no lock could be had, and the run may go on without. Locks in a folder
-// that two pods do not share keep nothing apart; there the device plugin gives each GPU to one pod.
+// Lock takes the lock of every GPU in pci, the addresses of ranks 0, 1 and so on, so that no second run of agent run or
+// agent bench on this machine uses it. release gives them back; where the process dies, the kernel does. A finding that
+// failed says which run holds a GPU; one that is unknown says why no lock could be had, and the run may go on without.
+// Locks in a folder that two pods do not share keep nothing apart; there the device plugin gives each GPU to one pod.
 func Lock(dir string, pci []string, holder Holder) (release func(), finding *Finding) {
 	var held []*os.File
 	release = func() {
@@ -133,8 +133,8 @@ func lockGPU(dir, address string, holder Holder) (*os.File, *Holder, error) {
 	return nil, nil, fmt.Errorf("%s was removed again and again", path)
 }
 
-// openLock opens the file, or makes it. It follows no link, since in a folder that everyone writes to it may be anyone's.
-// An existing file is opened without O_CREAT, which the kernel forbids for other users' files there
+// openLock opens the file, or makes it. It follows no link, since in a folder that everyone writes to it may be
+// anyone's. An existing file is opened without O_CREAT, which the kernel forbids for other users' files there
 // (fs.protected_regular).
 func openLock(path string) (*os.File, error) {
 	const flags = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK

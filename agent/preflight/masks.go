@@ -12,8 +12,8 @@ const (
 	maskROCr = "ROCR_VISIBLE_DEVICES"
 	maskHIP  = "HIP_VISIBLE_DEVICES"
 	maskCUDA = "CUDA_VISIBLE_DEVICES"
-	// maskOpenCL is for HIP as well by AMD's documents (HIP, GPU isolation), and for OpenCL alone by its source (rocdevice.cpp,
-	// Device::init).
+	// maskOpenCL is for HIP as well by AMD's documents (HIP, GPU isolation), and for OpenCL alone by its source
+	// (rocdevice.cpp, Device::init).
 	maskOpenCL = "GPU_DEVICE_ORDINAL"
 )
 
@@ -41,16 +41,16 @@ func (m mask) String() string {
 // reader says how many of gpus a list leaves.
 type reader func(list string, gpus int) (count int, understood bool)
 
-// maskChain are the variables that hide GPUs from a rank, in the order in which the runtimes apply them: each one names the
-// GPUs that the one before it left, renumbered from 0.
+// maskChain are the variables that hide GPUs from a rank, in the order in which the runtimes apply them: each one names
+// the GPUs that the one before it left, renumbered from 0.
 type maskChain struct {
 	masks []mask
 	// disputed is GPU_DEVICE_ORDINAL, where it would leave fewer still; nil elsewhere.
 	disputed *mask
 }
 
-// chainOf applies the variables of a rank's environment to gpus of one vendor: CUDA reads one; ROCm's lower layer reads its
-// own, and HIP on top of it its own or else CUDA's.
+// chainOf applies the variables of a rank's environment to gpus of one vendor: CUDA reads one; ROCm's lower layer reads
+// its own, and HIP on top of it its own or else CUDA's.
 func chainOf(v vendor, gpus int, need Need) maskChain {
 	var c maskChain
 	left := gpus
@@ -88,8 +88,8 @@ func chainOf(v vendor, gpus int, need Need) maskChain {
 	return c
 }
 
-// left is the most that a rank sees: a list that is not understood could only hide more. known is false where no variable
-// says.
+// left is the most that a rank sees: a list that is not understood could only hide more. known is false where no
+// variable says.
 func (c maskChain) left() (count int, known bool) {
 	for _, m := range c.masks {
 		if m.understood {
@@ -124,8 +124,8 @@ func (c maskChain) String() string {
 	return text
 }
 
-// remedy is what the last variable would have to be to name all that the one before it left; "" where it hides none that it
-// was meant to name.
+// remedy is what the last variable would have to be to name all that the one before it left; "" where it hides none
+// that it was meant to name.
 func (c maskChain) remedy() string {
 	if len(c.masks) < 2 || !c.masks[0].understood {
 		return ""
@@ -147,10 +147,10 @@ func ordinals(n int) string {
 	return strings.Join(texts, ",")
 }
 
-// visibleCUDA reads CUDA_VISIBLE_DEVICES by its documented rules (CUDA programming guide, "CUDA environment variables"):
-// indices, or names that begin with GPU- or MIG-, one GPU each; the list ends at the first index that is
-// negative or that no GPU has, and an empty one hides all. Blanks around an index do no harm. What the rules leave open, an
-// index twice or words, is not understood.
+// visibleCUDA reads CUDA_VISIBLE_DEVICES by its documented rules (CUDA programming guide, "CUDA environment
+// variables"): indices, or names that begin with GPU- or MIG-, one GPU each; the list ends at the first index that is
+// negative or that no GPU has, and an empty one hides all. Blanks around an index do no harm. What the rules leave
+// open, an index twice or words, is not understood.
 func visibleCUDA(list string, gpus int) (count int, understood bool) {
 	if list == "" {
 		return 0, true
@@ -181,9 +181,9 @@ func visibleCUDA(list string, gpus int) (count int, understood bool) {
 	return len(seen), true // one GPU may have several MIG instances
 }
 
-// visibleHIP reads HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES for HIP: the entries up to the first that is no ordinal of
-// a GPU as HIP would write it, so that a blank ends the list; an ordinal twice counts once (ROCm clr rocclr/device/rocm/
-// rocdevice.cpp). Newer ones know GPU-UUID, of one GPU each.
+// visibleHIP reads HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES for HIP: the entries up to the first that is no ordinal
+// of a GPU as HIP would write it, so that a blank ends the list; an ordinal twice counts once (ROCm clr
+// rocclr/device/rocm/ rocdevice.cpp). Newer ones know GPU-UUID, of one GPU each.
 func visibleHIP(list string, gpus int) (count int, understood bool) {
 	seen := map[string]bool{}
 	for entry := range strings.SplitSeq(list, ",") {
@@ -198,9 +198,10 @@ func visibleHIP(list string, gpus int) (count int, understood bool) {
 }
 
 // visibleROCr reads ROCR_VISIBLE_DEVICES (ROCR-Runtime core/runtime/amd_filter_device.cpp): numbers as C writes them or
-// GPU-UUID, in any case and with blanks around; the list ends at the first other entry, at a number that no GPU has, and at
-// one seen before, and no more entries are read than there are GPUs. An empty list hides all; an empty entry is an exception
-// in the runtime. A UUID of 36 characters, as newer documents have it, is too long for the source that we know.
+// GPU-UUID, in any case and with blanks around; the list ends at the first other entry, at a number that no GPU has,
+// and at one seen before, and no more entries are read than there are GPUs. An empty list hides all; an empty entry is
+// an exception in the runtime. A UUID of 36 characters, as newer documents have it, is too long for the source that we
+// know.
 func visibleROCr(list string, gpus int) (count int, understood bool) {
 	if list == "" {
 		return 0, true
@@ -233,8 +234,8 @@ func visibleROCr(list string, gpus int) (count int, understood bool) {
 	return len(seen), true
 }
 
-// masked are the variables of a rank applied to the GPUs that the kernel shows of one vendor; all numbers are valid where it
-// shows none, since how many there are is a precondition of its own.
+// masked are the variables of a rank applied to the GPUs that the kernel shows of one vendor; all numbers are valid
+// where it shows none, since how many there are is a precondition of its own.
 func (f NodeFacts) masked(v vendor, need Need) maskChain {
 	gpus := anyGPUs
 	if s := f.gpusOf(v); s.gpus > 0 {
@@ -254,8 +255,8 @@ func (f NodeFacts) HiddenBy(need Need) string {
 	return ""
 }
 
-// checkHiddenGPUs looks at the masks in the ranks' own environment. One that leaves every rank its GPU is only a trap. Where
-// the runtime is not known yet, it is Failed or Met only where it is so for each that it may be.
+// checkHiddenGPUs looks at the masks in the ranks' own environment. One that leaves every rank its GPU is only a trap.
+// Where the runtime is not known yet, it is Failed or Met only where it is so for each that it may be.
 func checkHiddenGPUs(f NodeFacts, need Need) Finding {
 	return agreed(HiddenGPUs, f.vendors(need), func(v vendor) Finding { return hiddenFrom(f.masked(v, need), need) })
 }

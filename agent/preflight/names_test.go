@@ -41,8 +41,8 @@ func declaredNames(t *testing.T) []string {
 	return names
 }
 
-// TestEveryNameIsKnown: every constant has an entry with all its parts, a case in TestPreconditions, and a page that says
-// what to do.
+// TestEveryNameIsKnown: every constant has an entry with all its parts, a case in TestPreconditions, and a page that
+// says what to do.
 func TestEveryNameIsKnown(t *testing.T) {
 	declared := declaredNames(t)
 	if len(declared) != len(Names()) || len(declared) < 15 {

@@ -20,8 +20,8 @@ type Need struct {
 	PodIP string
 	// Environ of each rank, as NAME=VALUE.
 	Environ []string
-	// MemoryBytes is the most that a rank allocates on its GPU: buffers of the largest call, and what the library allocates
-	// for the variant (rcclx.MemoryNeed).
+	// MemoryBytes is the most that a rank allocates on its GPU: buffers of the largest call, and what the library
+	// allocates for the variant (rcclx.MemoryNeed).
 	MemoryBytes int64
 }
 
@@ -44,8 +44,8 @@ func (n Need) onLoopback() bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// rcclxDDA says whether the run will use RCCLX's DDA, which aborts the process where its conditions do not hold. It only
-// begins with eight ranks on one node (torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h).
+// rcclxDDA says whether the run will use RCCLX's DDA, which aborts the process where its conditions do not hold. It
+// only begins with eight ranks on one node (torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h).
 func (n Need) rcclxDDA() bool {
 	return n.Flavor == rcclx.FlavorRCCLXDev && n.Ranks == 8 && n.Nodes <= 1 && slices.Contains(n.Variants, rcclx.DDA)
 }

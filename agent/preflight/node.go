@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// sharedMemoryBytes a rank, under which /dev/shm may not do: a segment of one connection that goes over the host's memory
-	// has 9637888 bytes, and Docker's default of 64 MiB was too little for four ranks with such connections, while eight that
-	// reach each other by P2P need none (NVIDIA/nccl#525). So less is a risk and no error.
+	// sharedMemoryBytes a rank, under which /dev/shm may not do: a segment of one connection that goes over the host's
+	// memory has 9637888 bytes, and Docker's default of 64 MiB was too little for four ranks with such connections, while
+	// eight that reach each other by P2P need none (NVIDIA/nccl#525). So less is a risk and no error.
 	sharedMemoryBytes = 8 << 20
-	// fullSharedMemoryBytes a rank, under which /dev/shm is as good as full: 16 pages, less than the control blocks of a few
-	// connections. What can be left over on a healthy node of Docker's default is far more.
+	// fullSharedMemoryBytes a rank, under which /dev/shm is as good as full: 16 pages, less than the control blocks of a
+	// few connections. What can be left over on a healthy node of Docker's default is far more.
 	fullSharedMemoryBytes = 64 << 10
 	// lockedMemoryBytes under which memory registration for RDMA is known to fail silently.
 	lockedMemoryBytes = 64 << 20
 )
 
-// CheckNode holds what can be seen before any process loads the library against what the run needs: one finding for each
-// precondition that applies. Where the node has GPUs of two vendors, those that depend on the library are pending.
+// CheckNode holds what can be seen before any process loads the library against what the run needs: one finding for
+// each precondition that applies. Where the node has GPUs of two vendors, those that depend on the library are pending.
 func CheckNode(f NodeFacts, need Need) []Finding {
 	out := checkGPUs(f, need)
 	for i := range out {
@@ -48,8 +48,8 @@ func checkNUMABalancing(f NodeFacts) Finding {
 	return met(NUMABalancing, "kernel.numa_balancing is 0")
 }
 
-// checkIOMMU follows the library where it needs no passthrough mode (a virtual machine, a Cray kernel), and what the kernel
-// shows in the rest: the library itself looks for iommu=pt on the command line alone.
+// checkIOMMU follows the library where it needs no passthrough mode (a virtual machine, a Cray kernel), and what the
+// kernel shows in the rest: the library itself looks for iommu=pt on the command line alone.
 func checkIOMMU(f NodeFacts) Finding {
 	d := f.Discovered
 	const warns = "; the library may still warn that the command line has no iommu=pt"

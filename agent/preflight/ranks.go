@@ -15,14 +15,15 @@ const (
 	envNoScratchReclaim = "HSA_NO_SCRATCH_RECLAIM"
 	// busyMemoryBytes that another process may hold without a remark: less than a runtime's own buffers for one GPU.
 	busyMemoryBytes = 64 << 20
-	// busyPercentLeast from which a GPU is at work: an idle one says 0, and what the firmware averages may be a little more.
+	// busyPercentLeast from which a GPU is at work: an idle one says 0, and what the firmware averages may be a little
+	// more.
 	busyPercentLeast = 5
 	// usedMemoryBytes, or a twentieth of the memory where that is more, may be gone before a remark: the runtime's own
 	// buffers of a process for each GPU.
 	usedMemoryBytes = 4 << 30
 	// libraryMemoryBytes is this package's allowance for what every communicator takes and no source tells: channels and
-	// their buffers. RCCL 2.13.4 and 2.27.7 took 1.30 to 1.53 GB a rank at eight ranks. Less free memory than this on top of
-	// the need is a remark.
+	// their buffers. RCCL 2.13.4 and 2.27.7 took 1.30 to 1.53 GB a rank at eight ranks. Less free memory than this on top
+	// of the need is a remark.
 	libraryMemoryBytes = 2 << 30
 )
 
@@ -111,8 +112,8 @@ func checkSharedGPU(f NodeFacts, ranks []RankFacts) Finding {
 	return met(SharedGPU, "%d ranks are on %d GPUs", len(ranks), len(on))
 }
 
-// devicesAt is how many devices the kernel has at a PCI address: one, or the partitions of one GPU. isKnown is false where
-// it shows none there, or has a device that it does not say the address of.
+// devicesAt is how many devices the kernel has at a PCI address: one, or the partitions of one GPU. isKnown is false
+// where it shows none there, or has a device that it does not say the address of.
 func (f NodeFacts) devicesAt(pci string) (count int, isKnown bool) {
 	if slices.Contains(f.NVIDIAGPUs, pci) {
 		return 1, true
@@ -304,8 +305,8 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 	return met(GPUBusy, "no other process held memory or queues on the GPUs")
 }
 
-// busyByFirmware is a GPU that is at work, by whomever: work that does not go through KFD, and a process that the list does
-// not show.
+// busyByFirmware is a GPU that is at work, by whomever: work that does not go through KFD, and a process that the list
+// does not show.
 func busyByFirmware(f NodeFacts, ranks []RankFacts) *Finding {
 	for _, r := range ranks {
 		if percent := f.BusyPercent[r.gpu()]; percent >= busyPercentLeast {
@@ -316,8 +317,8 @@ func busyByFirmware(f NodeFacts, ranks []RankFacts) *Finding {
 	return nil
 }
 
-// busyByKFD is an error only where the rank's GPU is one device: KFD counts the partitions of one GPU apart, but a rank says
-// no more than their common address, and ranks that are not on the busy one are slowed at most.
+// busyByKFD is an error only where the rank's GPU is one device: KFD counts the partitions of one GPU apart, but a rank
+// says no more than their common address, and ranks that are not on the busy one are slowed at most.
 func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 	if f.Discovered == nil {
 		return nil
@@ -359,8 +360,9 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 	return warning
 }
 
-// doesOn says what a process does on a GPU, "computes on", and by what that is seen; empty for nothing. percent is how busy
-// the firmware says that the GPU is: a process may compute with little memory, and between two kernels it uses no compute unit.
+// doesOn says what a process does on a GPU, "computes on", and by what that is seen; empty for nothing. percent is how
+// busy the firmware says that the GPU is: a process may compute with little memory, and between two kernels it uses no
+// compute unit.
 func (p KFDProcess) doesOn(gpu, percent uint64) (does, seen string, computes bool) {
 	units, bytes, queues := p.BusyComputeUnits[gpu], p.MemoryBytes[gpu], p.Queues[gpu]
 	switch {

@@ -1,7 +1,7 @@
 // Package rank is the protocol between agent run and the child process that holds one GPU (package worker): that loads
-// the library, joins the communicator, carries out its steps and streams what happens to its parent. A rank is a process
-// of its own because the library caches its settings for a process's lifetime, may abort the process, and can only be
-// ended by SIGKILL when a kernel hangs.
+// the library, joins the communicator, carries out its steps and streams what happens to its parent. A rank is a
+// process of its own because the library caches its settings for a process's lifetime, may abort the process, and can
+// only be ended by SIGKILL when a kernel hangs.
 //
 // Protocol: the parent writes one JSON line to the rank's standard input (Spec) and, to every rank but rank 0, a second
 // one (Rendezvous). The rank writes Events as JSON lines to file descriptor 3; standard output and error belong to the
@@ -74,13 +74,13 @@ type Step struct {
 	Datatype   rcclx.Datatype   `json:"datatype,omitempty"`
 	// Placement of the result; empty means out of place.
 	Placement rcclx.Placement `json:"placement,omitempty"`
-	// Data that each size is checked with, the first of them also what is timed. DataExact, for LowPrecision DataRounding, is
-	// checked in any case.
+	// Data that each size is checked with, the first of them also what is timed. DataExact, for LowPrecision DataRounding,
+	// is checked in any case.
 	Data []rcclx.Data `json:"data,omitempty"`
 	// SizesBytes by rccl-tests' definition: the larger of send and receive buffer.
 	SizesBytes []int64 `json:"sizesBytes"`
-	// WarmupIterations come before each measurement and are never counted. At least Iterations are measured, and up to 100 where the
-	// size is small (engine.MeasureRequest); Latency tells how many.
+	// WarmupIterations come before each measurement and are never counted. At least Iterations are measured, and up to 100
+	// where the size is small (engine.MeasureRequest); Latency tells how many.
 	WarmupIterations int `json:"warmupIterations"`
 	Iterations       int `json:"iterations"`
 }
@@ -149,7 +149,8 @@ type Measurement struct {
 	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
 	// SlowestNanoseconds is the median of the communicator's slowest rank, where that spans nodes; else zero.
 	SlowestNanoseconds int64 `json:"slowestNanoseconds,omitempty"`
-	// Checks of the result against the reference, one for each kind of data of the step and one with DataExact or DataRounding.
+	// Checks of the result against the reference, one for each kind of data of the step and one with DataExact or
+	// DataRounding.
 	Checks []rcclx.CheckResult `json:"checks"`
 	// Hazard says where the library is known to lose data for such a count; empty where it is not.
 	Hazard string `json:"hazard,omitempty"`
@@ -192,8 +193,8 @@ type Error struct {
 	Step string `json:"step"`
 	// Message says what was seen, what was expected and the next step.
 	Message string `json:"message"`
-	// Limit is the rank's own limit for the step where it gave up: a little less than the deadline in the Spec. Zero for the
-	// other codes than CodeRankHung.
+	// Limit is the rank's own limit for the step where it gave up: a little less than the deadline in the Spec. Zero for
+	// the other codes than CodeRankHung.
 	Limit time.Duration `json:"limitNanoseconds,omitempty"`
 }
 

@@ -29,9 +29,9 @@ const (
 // Dial opens a connection, as net.Dialer's DialContext does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Query asks the RAS service at address (host:port) for the state of the job and returns what it says. It takes no longer
-// than ctx allows and needs a deadline there: the service waits for processes that do not answer. An answer that is cut
-// off is returned beside the error.
+// Query asks the RAS service at address (host:port) for the state of the job and returns what it says. It takes no
+// longer than ctx allows and needs a deadline there: the service waits for processes that do not answer. An answer that
+// is cut off is returned beside the error.
 func Query(ctx context.Context, dial Dial, address string) (Report, error) {
 	for attempt := 1; ; attempt++ {
 		conn, err := dial(ctx, "tcp", address)

@@ -1,17 +1,17 @@
-// Package ras reads what the library's own RAS service knows of a job: which ranks belong to a communicator, how far each
-// has come, who does not answer. NCCL has it since 2.24, RCCL in builds from 2.27 on; AMD's RCCL 2.21.5 does not.
+// Package ras reads what the library's own RAS service knows of a job: which ranks belong to a communicator, how far
+// each has come, who does not answer. NCCL has it since 2.24, RCCL in builds from 2.27 on; AMD's RCCL 2.21.5 does not.
 //
 // Every process with a communicator runs a RAS thread that listens on NCCL_RAS_ADDR (localhost:28028 unless set) with
 // SO_REUSEPORT, so all processes of a host share one port and the kernel picks which of them answers (nccl
-// src/ras/client_support.cc rasClientInitSocket). Each answers for all peers that it knows through its communicators, not
-// for other jobs: with several jobs on one host the answer may be about somebody else's, so give each job an address of
-// its own (Reserve).
+// src/ras/client_support.cc rasClientInitSocket). Each answers for all peers that it knows through its communicators,
+// not for other jobs: with several jobs on one host the answer may be about somebody else's, so give each job an
+// address of its own (Reserve).
 //
-// What it cannot see: operations that do not pass the library's kernel plans. DDA never shows, low precision only as its
-// sends and receives, and those are not counted (NCCL_NUM_FUNCTIONS is 5: Broadcast, Reduce, AllGather, ReduceScatter,
-// AllReduce; src/plugin/profiler.cc counts where a plan is launched). A rank that has not come through the bootstrap of
-// ncclCommInitRank serves nothing yet, and a communicator shows only once all ranks have exchanged their peer data
-// (src/ras/collectives.cc rasCollCommsInit, peerInfoValid).
+// What it cannot see: operations that do not pass the library's kernel plans. DDA never shows, low precision only as
+// its sends and receives, and those are not counted (NCCL_NUM_FUNCTIONS is 5: Broadcast, Reduce, AllGather,
+// ReduceScatter, AllReduce; src/plugin/profiler.cc counts where a plan is launched). A rank that has not come through
+// the bootstrap of ncclCommInitRank serves nothing yet, and a communicator shows only once all ranks have exchanged
+// their peer data (src/ras/collectives.cc rasCollCommsInit, peerInfoValid).
 package ras
 
 // Report is what one answer to VERBOSE STATUS says. Fields that the answer does not have are zero.
@@ -22,7 +22,8 @@ type Report struct {
 	Simulated bool
 	// Nodes, Processes and GPUs of the job, as far as the process that answered knows them.
 	Nodes, Processes, GPUs int
-	// Collected is set where the processes' data on communicators were gathered; Complete where the answer came to its end.
+	// Collected is set where the processes' data on communicators were gathered; Complete where the answer came to its
+	// end.
 	Collected, Complete bool
 	// Groups of communicators of the same size and state.
 	Groups []Group

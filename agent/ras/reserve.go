@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reserve finds a port of 127.0.0.1 for the processes of one job and gives its address, as NCCL_RAS_ADDR takes it. Until
-// release is called the port is kept from whoever asks the kernel for a free one, yet the job's processes can listen on
-// it: they share it with SO_REUSEPORT, as this socket does, which is bound but does not listen.
+// Reserve finds a port of 127.0.0.1 for the processes of one job and gives its address, as NCCL_RAS_ADDR takes it.
+// Until release is called the port is kept from whoever asks the kernel for a free one, yet the job's processes can
+// listen on it: they share it with SO_REUSEPORT, as this socket does, which is bound but does not listen.
 func Reserve() (address string, release func(), err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -17,12 +17,12 @@ type Suspicion struct {
 	Moving bool
 }
 
-// Suspect says whom an answer speaks against, in the light of what the same job answered some time earlier. Ranks is the
-// size of the communicator that it is about: an answer about another one, perhaps another job's, names nobody.
+// Suspect says whom an answer speaks against, in the light of what the same job answered some time earlier. Ranks is
+// the size of the communicator that it is about: an answer about another one, perhaps another job's, names nobody.
 //
-// Ranks that gave no answer come first: a process whose RAS thread is silent for the library's own limit is stopped or gone,
-// whatever it was doing. Else they are those that have launched the fewest operations, but only where the same job
-// answered alike some time earlier: while the others' counts move, ranks at work differ, too.
+// Ranks that gave no answer come first: a process whose RAS thread is silent for the library's own limit is stopped or
+// gone, whatever it was doing. Else they are those that have launched the fewest operations, but only where the same
+// job answered alike some time earlier: while the others' counts move, ranks at work differ, too.
 func Suspect(r Report, earlier *Report, apart time.Duration, ranks int) Suspicion {
 	if len(r.Groups) == 0 {
 		return Suspicion{}

@@ -201,9 +201,9 @@ func (p Processes) String() string {
 	return strings.Join(names, ", ")
 }
 
-// shifted translates the names that RCCLX prints. Its table of names stands in another order than the numbers that index
-// it (src/init.cc ncclFuncStr, src/include/nccl_common.h ncclFunc_t; torchcomms 59426ba4), so that it calls an AllReduce
-// a Broadcast.
+// shifted translates the names that RCCLX prints. Its table of names stands in another order than the numbers that
+// index it (src/init.cc ncclFuncStr, src/include/nccl_common.h ncclFunc_t; torchcomms 59426ba4), so that it calls an
+// AllReduce a Broadcast.
 var shifted = map[string]map[string]string{
 	"2.28": {"AllGather": "Broadcast", "AllReduce": "Reduce", "AlltoAllPivot": "AllGather", "AllToAllGda": "ReduceScatter", "Broadcast": "AllReduce"},
 	"2.27": {"AllGather": "Broadcast", "AllReduce": "Reduce", "AllToAllPivot": "AllGather", "Broadcast": "ReduceScatter", "Reduce": "AllReduce"},

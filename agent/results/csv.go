@@ -82,7 +82,8 @@ func positive(n int64) string {
 	return decimal(n)
 }
 
-// megabytes is a bandwidth in 10^6 bytes per second with three decimals, and in another form where those would be zeros.
+// megabytes is a bandwidth in 10^6 bytes per second with three decimals, and in another form where those would be
+// zeros.
 func megabytes(mbps float64) string {
 	switch {
 	case mbps <= 0:

@@ -66,8 +66,8 @@ func (o *printer) block(title, text string) {
 	}
 }
 
-// Printable keeps what a log, or a report from elsewhere, may hold from steering a terminal: it replaces control characters,
-// line ends too.
+// Printable keeps what a log, or a report from elsewhere, may hold from steering a terminal: it replaces control
+// characters, line ends too.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && !unicode.IsPrint(r) {

@@ -1,5 +1,5 @@
-// Package results is the form in which measurements leave this machine: what agent bench measured, and what agent import
-// read from rccl-tests' or nccl-tests' output (package perftests). It prints that form as a table, CSV or JSON.
+// Package results is the form in which measurements leave this machine: what agent bench measured, and what agent
+// import read from rccl-tests' or nccl-tests' output (package perftests). It prints that form as a table, CSV or JSON.
 package results
 
 import (
@@ -47,8 +47,8 @@ type Report struct {
 	Environment map[rcclx.Variant][]rcclx.EnvVar `json:"environment,omitempty"`
 	// InitNanoseconds is the slowest rank's time to form the communicator, by variant.
 	InitNanoseconds map[rcclx.Variant]int64 `json:"initNanoseconds,omitempty"`
-	// Checks of Baseline against published marks for exactly what was measured: none is a verdict here. Empty where the source
-	// does not tell what the GPUs are.
+	// Checks of Baseline against published marks for exactly what was measured: none is a verdict here. Empty where the
+	// source does not tell what the GPUs are.
 	Checks []reference.Check `json:"checks,omitempty"`
 	// Warnings are what a reader must know beside the numbers.
 	Warnings []string `json:"warnings,omitempty"`
@@ -58,10 +58,12 @@ type Report struct {
 
 // Format is the dialect of an imported input.
 type Format struct {
-	// Program and Version as the program names itself, such as rccl-tests and 2.17.9-develop:1a2b3c4; empty where it does not.
+	// Program and Version as the program names itself, such as rccl-tests and 2.17.9-develop:1a2b3c4; empty where it does
+	// not.
 	Program string `json:"program,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Form is "text", "csv", "json list" (rccl-tests -Z json), "json lines" (the same until July 2025) or "json object" (-J).
+	// Form is "text", "csv", "json list" (rccl-tests -Z json), "json lines" (the same until July 2025) or "json object"
+	// (-J).
 	Form string `json:"form"`
 	// Columns of text, as its header names them.
 	Columns []string `json:"columns,omitempty"`
@@ -103,8 +105,8 @@ type Failure struct {
 	Message string `json:"message"`
 	// Ranks says what each rank was doing, by rank.
 	Ranks []RankState `json:"ranks,omitempty"`
-	// DetectedNanoseconds is how long after a rank's death or a missed deadline it was noticed, FreedNanoseconds how long after
-	// that the last rank was gone and its GPU free; zero where not known.
+	// DetectedNanoseconds is how long after a rank's death or a missed deadline it was noticed, FreedNanoseconds how long
+	// after that the last rank was gone and its GPU free; zero where not known.
 	DetectedNanoseconds int64 `json:"detectedNanoseconds,omitempty"`
 	FreedNanoseconds    int64 `json:"freedNanoseconds,omitempty"`
 	// RAS is what the library's RAS service said of the communicator; empty where it was not asked.
@@ -146,16 +148,16 @@ type Result struct {
 	// LaunchNanoseconds is the slowest rank's median time on the CPU to launch one call; zero where not measured.
 	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
 	// AlgBandwidthMBps and BusBandwidthMBps by rccl-tests' definitions, in 10^6 bytes per second with three decimals, from
-	// the median latency, or from MeanLatencyNanoseconds where there is no median. Zero, which is left out, means that it is
-	// not known; a bus bandwidth is not over one rank.
+	// the median latency, or from MeanLatencyNanoseconds where there is no median. Zero, which is left out, means that it
+	// is not known; a bus bandwidth is not over one rank.
 	AlgBandwidthMBps float64 `json:"algBandwidthMBps,omitempty"`
 	BusBandwidthMBps float64 `json:"busBandwidthMBps,omitempty"`
 	// MeanAlgBandwidthMBps and MeanBusBandwidthMBps are the same from MeanLatencyNanoseconds: the ones to hold against
 	// rccl-tests' and nccl-tests'.
 	MeanAlgBandwidthMBps float64 `json:"meanAlgBandwidthMBps,omitempty"`
 	MeanBusBandwidthMBps float64 `json:"meanBusBandwidthMBps,omitempty"`
-	// Checks of the data, one for each kind: counts summed over the ranks, the largest error of a rank. Empty where nothing
-	// was checked.
+	// Checks of the data, one for each kind: counts summed over the ranks, the largest error of a rank. Empty where
+	// nothing was checked.
 	Checks []rcclx.CheckResult `json:"checks,omitempty"`
 	// ExpectedPath that the gates predict; Hazard says where the library is known to lose data.
 	ExpectedPath rcclx.Path `json:"expectedPath,omitempty"`

@@ -42,8 +42,8 @@ type fakeScript struct {
 	PidFile string
 }
 
-// hangingParent as the first of two arguments makes this test binary supervise a rank that hangs and that writes its pid
-// to the file of the second; it prints a line once the rank hangs.
+// hangingParent as the first of two arguments makes this test binary supervise a rank that hangs and that writes its
+// pid to the file of the second; it prints a line once the rank hangs.
 const hangingParent = "hanging-parent"
 
 func superviseHangingRank(pidFile string) {

@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/agent/ras"
 )
 
-// hang describes a missed deadline: that of rank index at said.Step, with what the rank itself had to say about it, if it
-// spoke. Rank index is only the first to miss it; who is late is another question.
+// hang describes a missed deadline: that of rank index at said.Step, with what the rank itself had to say about it, if
+// it spoke. Rank index is only the first to miss it; who is late is another question.
 func (v *supervision) hang(index int, said rank.Error) Failure {
 	f := Failure{Kind: FailHung, Code: rank.CodeRankHung, Step: said.Step}
 	f.Rank, f.Behind = v.late(said.Step)
@@ -66,7 +66,8 @@ func (v *supervision) hang(index int, said rank.Error) Failure {
 	return f
 }
 
-// stopped are the ranks whose processes do not run, since a signal or a debugger stopped them, and by what that is seen.
+// stopped are the ranks whose processes do not run, since a signal or a debugger stopped them, and by what that is
+// seen.
 func (v *supervision) stopped() (indexes []int, word string) {
 	state := v.processState
 	if state == nil {
@@ -88,8 +89,8 @@ func (v *supervision) stopped() (indexes []int, word string) {
 	return indexes, word
 }
 
-// stateOf reads the state of a process, which follows its name in brackets (fs/proc/array.c, do_task_stat); empty where it
-// cannot be read.
+// stateOf reads the state of a process, which follows its name in brackets (fs/proc/array.c, do_task_stat); empty where
+// it cannot be read.
 func stateOf(pid int) string {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -99,8 +100,8 @@ func stateOf(pid int) string {
 	return state
 }
 
-// subject is who missed the deadline, for the start of a message: the ranks that are late, else all that are not done. In
-// the probe of pairs it is the one that was first.
+// subject is who missed the deadline, for the start of a message: the ranks that are late, else all that are not done.
+// In the probe of pairs it is the one that was first.
 func (v *supervision) subject(first string, f Failure) string {
 	var waiting []int
 	for i, gone := range v.exited {
@@ -141,8 +142,8 @@ func (v *supervision) numbers(indexes []int) string {
 	return join(ranks)
 }
 
-// placed turns what RAS says of ranks into indexes in the team. Where some of the ranks are on other nodes, nothing is said
-// against this one's: elsewhere holds all of them then, as ranks.
+// placed turns what RAS says of ranks into indexes in the team. Where some of the ranks are on other nodes, nothing is
+// said against this one's: elsewhere holds all of them then, as ranks.
 func (v *supervision) placed(s ras.Suspicion) (here, elsewhere ras.Suspicion) {
 	indexes := make([]int, 0, len(s.Ranks))
 	for _, r := range s.Ranks {

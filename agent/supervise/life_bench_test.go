@@ -49,8 +49,9 @@ func aChild(b *testing.B) int {
 
 const milliseconds = float64(time.Millisecond)
 
-// BenchmarkDeathToReport kills one of eight ranks in the middle of a collective that another rank is late for, and takes
-// the time until the failure is recorded and until the report is there, all other ranks being gone. Aim: under 1 s.
+// BenchmarkDeathToReport kills one of eight ranks in the middle of a collective that another rank is late for, and
+// takes the time until the failure is recorded and until the report is there, all other ranks being gone. Aim: under 1
+// s.
 func BenchmarkDeathToReport(b *testing.B) {
 	s, team := simulatedTeam(b, 8, "late:7:3600000", time.Hour)
 	s.Launcher.Command = []string{rankBinary(b)}
@@ -80,9 +81,9 @@ func BenchmarkDeathToReport(b *testing.B) {
 	b.ReportMetric(float64(reported)/milliseconds, "worst-ms-to-report")
 }
 
-// BenchmarkHangToFreed lets one of eight ranks hang and takes the time from the deadline until the last process is gone,
-// so that all GPUs are free. The ranks speak up themselves a little before the deadline, so the figure can be under zero;
-// freed is from the failure's record on. Aim: under 2 s.
+// BenchmarkHangToFreed lets one of eight ranks hang and takes the time from the deadline until the last process is
+// gone, so that all GPUs are free. The ranks speak up themselves a little before the deadline, so the figure can be
+// under zero; freed is from the failure's record on. Aim: under 2 s.
 func BenchmarkHangToFreed(b *testing.B) {
 	s, team := simulatedTeam(b, 8, "hang:3", 2*time.Second)
 	s.Launcher.Command = []string{rankBinary(b)}

@@ -105,8 +105,8 @@ func TestFailuresInAPart(t *testing.T) {
 	simtest.NoChildren(t)
 }
 
-// TestHangOverNodes: in a node's part of a communicator nobody else's ranks are counted as late, and those that RAS names on
-// other nodes are told as such.
+// TestHangOverNodes: in a node's part of a communicator nobody else's ranks are counted as late, and those that RAS
+// names on other nodes are told as such.
 func TestHangOverNodes(t *testing.T) {
 	start := time.Unix(1000, 0)
 	behind := func(ranks ...int) []rasAnswer {
@@ -152,8 +152,8 @@ func TestHangOverNodes(t *testing.T) {
 	}
 }
 
-// TestErrorAtTheEndOfAHang: a rank elsewhere gives up on a hang a moment earlier, and its connections end. What failed at once, or for
-// a reason of its own, is no hang.
+// TestErrorAtTheEndOfAHang: a rank elsewhere gives up on a hang a moment earlier, and its connections end. What failed
+// at once, or for a reason of its own, is no hang.
 func TestErrorAtTheEndOfAHang(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for _, tc := range []struct {

@@ -327,8 +327,8 @@ func (p *process) writeLines() {
 	}
 }
 
-// kill ends the rank and whatever it started, but for what went into a session of its own. One that was ending already ends
-// by what ended it.
+// kill ends the rank and whatever it started, but for what went into a session of its own. One that was ending already
+// ends by what ended it.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -339,8 +339,8 @@ func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 
-// dying says whether a child that was not reaped has ended, or is about to: a process that was killed may take seconds to
-// give its GPU's memory back, while its peers have seen its connections close.
+// dying says whether a child that was not reaped has ended, or is about to: a process that was killed may take seconds
+// to give its GPU's memory back, while its peers have seen its connections close.
 func dying(pid int) bool {
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == nil && info.Signo != 0 {
@@ -350,8 +350,8 @@ func dying(pid int) bool {
 	return err == nil && exiting(string(stat))
 }
 
-// exiting reads the flags in /proc/PID/stat (proc_pid_stat(5), field 9): the kernel sets PF_EXITING (include/linux/sched.h)
-// before it closes what the process had open.
+// exiting reads the flags in /proc/PID/stat (proc_pid_stat(5), field 9): the kernel sets PF_EXITING
+// (include/linux/sched.h) before it closes what the process had open.
 func exiting(stat string) bool {
 	const flagsAfterName, exiting = 6, 0x4
 	// The name stands in parentheses and may hold spaces and parentheses itself.
@@ -363,7 +363,8 @@ func exiting(stat string) bool {
 	return err == nil && flags&exiting != 0
 }
 
-// loaderHint explains an error that hides its cause: the kernel says "no such file" of a binary whose loader is missing.
+// loaderHint explains an error that hides its cause: the kernel says "no such file" of a binary whose loader is
+// missing.
 func loaderHint(binary string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ""

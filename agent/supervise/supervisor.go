@@ -20,8 +20,9 @@ const (
 	// lateShare of a deadline: an error in the last tenth is late. Ranks begin a step within moments of each other.
 	lateShare           = 10
 	defaultReapDeadline = 30 * time.Second
-	// deathGrace is how long the team is left alone after an error that a peer's death may have caused: the rank that lost a
-	// connection can be heard before the death that cut it is noticed. Short, since a death must be told within a second.
+	// deathGrace is how long the team is left alone after an error that a peer's death may have caused: the rank that lost
+	// a connection can be heard before the death that cut it is noticed. Short, since a death must be told within a
+	// second.
 	deathGrace = 300 * time.Millisecond
 )
 
@@ -426,9 +427,9 @@ func (v *supervision) blame() *Failure {
 	return &first
 }
 
-// explains says whether a death can be the cause of what another rank complained of. A rank that crashes once the one that
-// complained is gone may have crashed for that; no lost connection sends a SIGKILL. Nor is a hang, which takes a whole
-// deadline, explained by a crash at its end.
+// explains says whether a death can be the cause of what another rank complained of. A rank that crashes once the one
+// that complained is gone may have crashed for that; no lost connection sends a SIGKILL. Nor is a hang, which takes a
+// whole deadline, explained by a crash at its end.
 func (v *supervision) explains(death, complaint Failure) bool {
 	if death.Killed || complaint.Kind != FailRankError {
 		return death.Killed

@@ -318,8 +318,8 @@ func TestDeathExplainsPeersErrors(t *testing.T) {
 	}
 }
 
-// TestDeathBehindAPeersError kills a rank only once a peer's error was read, with a clock that stands still: the death must
-// be waited for, and no other time passes. Where it does pass, the SIGKILL must not be taken for the team's own.
+// TestDeathBehindAPeersError kills a rank only once a peer's error was read, with a clock that stands still: the death
+// must be waited for, and no other time passes. Where it does pass, the SIGKILL must not be taken for the team's own.
 func TestDeathBehindAPeersError(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -11,8 +11,8 @@ const tailBytes = 4096
 
 // tail keeps the last tailBytes that were written to it. It is safe for use by several goroutines.
 //
-// A library that calls abort() in a rank makes the Go runtime print the stacks of all goroutines, which no setting keeps
-// it from; a tail stops there, so that the library's own last words stay.
+// A library that calls abort() in a rank makes the Go runtime print the stacks of all goroutines, which no setting
+// keeps it from; a tail stops there, so that the library's own last words stay.
 type tail struct {
 	mu     sync.Mutex
 	data   []byte

@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Team is a set of rank processes on one node that form one communicator, or the node's part of one over several nodes: then
-// the ranks in Specs are some of WorldSize, and an index in the team is not a rank.
+// Team is a set of rank processes on one node that form one communicator, or the node's part of one over several nodes:
+// then the ranks in Specs are some of WorldSize, and an index in the team is not a rank.
 type Team struct {
 	// Node is the node's name and Name says what the team is for, for messages: "Baseline", "search round 1 GPUs 0,1".
 	Node, Name string
@@ -138,23 +138,24 @@ type Failure struct {
 	Rank int
 	// Behind are the ranks that came less far than others, in a hang, as indexes in the team.
 	Behind []int
-	// Stopped are the ranks whose processes were stopped from outside when the deadline passed (SIGSTOP, a debugger), as indexes
-	// in the team: they are what the others wait for.
+	// Stopped are the ranks whose processes were stopped from outside when the deadline passed (SIGSTOP, a debugger), as
+	// indexes in the team: they are what the others wait for.
 	Stopped []int
-	// ByRAS is set where only the library's RAS service names Rank and Behind: a hint, since it does not see every operation.
-	// Where those that are behind still move, they stand in Behind alone.
+	// ByRAS is set where only the library's RAS service names Rank and Behind: a hint, since it does not see every
+	// operation. Where those that are behind still move, they stand in Behind alone.
 	ByRAS bool
 	// Code is a rank.Code… where a rank reported an error or a deadline was missed.
 	Code string
-	// Late is set where a rank's error came when nearly all of the time that its step may take was over: a peer that gives up on a
-	// hang closes its connections, and that is what the others see.
+	// Late is set where a rank's error came when nearly all of the time that its step may take was over: a peer that gives
+	// up on a hang closes its connections, and that is what the others see.
 	Late bool
 	// Step that failed: "load", "init", "destroy" or a position's name; At is that position, nil for the others.
 	Step string
 	At   *rank.Position
 	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a person.
 	Killed bool
-	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not asked.
+	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not
+	// asked.
 	RAS string
 	// DetectedAfter is how long after the rank's death, or after the missed deadline, it was noticed; zero for the rest.
 	DetectedAfter time.Duration

@@ -14,8 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/agent/discover"
 )
 
-// exitProblems is the exit code of discover where it could read the node and found it not healthy. As everywhere, 2 is for
-// wrong usage.
+// exitProblems is the exit code of discover where it could read the node and found it not healthy. As everywhere, 2 is
+// for wrong usage.
 const exitProblems = 3
 
 // exitUnproven is the exit code of discover where it found no error, and too little to call the node healthy.

@@ -8,7 +8,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestPagesCommandsParse: each agent line that a page tells its readers to type has a subcommand and flags that there are.
+// TestPagesCommandsParse: each agent line that a page tells its readers to type has a subcommand and flags that there
+// are.
 func TestPagesCommandsParse(t *testing.T) {
 	lines := slices.Concat(testenv.Commands(t, "agent"), testenv.Commands(t, "bin/agent"), testenv.Commands(t, "go run ./cmd/agent"))
 	for _, c := range lines {
@@ -26,7 +27,8 @@ func TestPagesCommandsParse(t *testing.T) {
 	}
 }
 
-// parse does all that comes before a command runs. A subcommand alone, or with one flag's name, is named as in a sentence; N is a number.
+// parse does all that comes before a command runs. A subcommand alone, or with one flag's name, is named as in a
+// sentence; N is a number.
 func parse(words []string) error {
 	root := newRootCommand()
 	root.InitDefaultHelpCmd()

@@ -71,7 +71,8 @@ func (m *machine) wait(t *testing.T, what string, is func(api.SessionStatus) boo
 	}
 }
 
-// startMachines starts agents of two machines without Kubernetes, as a person would try them, and waits until they are ready.
+// startMachines starts agents of two machines without Kubernetes, as a person would try them, and waits until they are
+// ready.
 func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) []*machine {
 	t.Helper()
 	libraries, err := simlib.Dir()
@@ -112,7 +113,8 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 	return machines
 }
 
-// carryOut has the machines do a task whose ranks 0 are all on the first, as the manager would, and returns what they report.
+// carryOut has the machines do a task whose ranks 0 are all on the first, as the manager would, and returns what they
+// report.
 func carryOut(t *testing.T, machines []*machine, task api.NodeTask, communicators func(machine int32) []api.TaskCommunicator) []api.NodeTaskStatus {
 	t.Helper()
 	ids := map[string][]byte{}
@@ -170,8 +172,9 @@ func fileTask(id string, repeats int32) api.NodeTask {
 		WarmupIterations: 1, Iterations: 2, Repeats: repeats, DeadlineSeconds: 240}
 }
 
-// TestGroupByFile: two machines form a communicator over all of their ranks, and measure it in one repeat and in three. So do 16
-// ranks of each, as partitioned GPUs give, which are then in 16 communicators at once, one for each place, as in a search.
+// TestGroupByFile: two machines form a communicator over all of their ranks, and measure it in one repeat and in three.
+// So do 16 ranks of each, as partitioned GPUs give, which are then in 16 communicators at once, one for each place, as
+// in a search.
 func TestGroupByFile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		partition nodetree.PartitionMode

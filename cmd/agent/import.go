@@ -116,8 +116,8 @@ func (p reportPrinter) unsaid(r results.Report) []string {
 	return texts
 }
 
-// importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good. When ctx
-// ends, what was read until then is printed, and the rest is not waited for.
+// importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good. When
+// ctx ends, what was read until then is printed, and the rest is not waited for.
 func importFiles(ctx context.Context, names []string, o perftests.Options, p reportPrinter, stdin io.Reader, stdout, stderr io.Writer) error {
 	reports := []results.Report{}
 	var bad []string
@@ -212,8 +212,8 @@ func importFile(ctx context.Context, name string, o perftests.Options, stdin io.
 	return reports, err
 }
 
-// endWith gives what open opens up to its end, or up to where it was read when ctx ended. Opening and reading of a pipe or
-// terminal cannot be called off, so another goroutine does them; one that waits is left behind at the process's end.
+// endWith gives what open opens up to its end, or up to where it was read when ctx ended. Opening and reading of a pipe
+// or terminal cannot be called off, so another goroutine does them; one that waits is left behind at the process's end.
 func endWith(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = w.Close() })

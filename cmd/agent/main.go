@@ -21,8 +21,8 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.message }
 
-// endSignals end a command in order, so that what it measured is printed. A hangup is one: a terminal or ssh that is gone
-// ends the foreground's programs by it. Where it is ignored, as under nohup, it stays so.
+// endSignals end a command in order, so that what it measured is printed. A hangup is one: a terminal or ssh that is
+// gone ends the foreground's programs by it. Where it is ignored, as under nohup, it stays so.
 func endSignals() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -14,7 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/agent/monitor"
 )
 
-// metricsPortVariable is the default of --metrics-port. The chart sets it rather than the flag, which an older agent does not know.
+// metricsPortVariable is the default of --metrics-port. The chart sets it rather than the flag, which an older agent
+// does not know.
 const metricsPortVariable = "METRICS_PORT"
 
 // metricsPortOf is the port of the flag, or of the variable where the flag is not given; 0 serves none.
@@ -33,8 +34,8 @@ func metricsPortOf(flag int, variable string) (int, error) {
 	return max(port, 0), nil
 }
 
-// serveMetrics puts a recorder between the monitor and what it works with, and serves what that saw. The channel brings the
-// end of the server, at once where none is wanted.
+// serveMetrics puts a recorder between the monitor and what it works with, and serves what that saw. The channel brings
+// the end of the server, at once where none is wanted.
 func serveMetrics(ctx context.Context, f *monitorFlags, cfg *monitor.Config) (<-chan error, error) {
 	ended := make(chan error, 1)
 	port, err := metricsPortOf(f.metricsPort, os.Getenv(metricsPortVariable))

@@ -241,7 +241,8 @@ func TestNothingIsNoYes(t *testing.T) {
 	}
 }
 
-// TestSaysWhereNoManagerIs: a lease that nobody renews is told by what shows or awaits a status, and a fresh one is not.
+// TestSaysWhereNoManagerIs: a lease that nobody renews is told by what shows or awaits a status, and a fresh one is
+// not.
 func TestSaysWhereNoManagerIs(t *testing.T) {
 	group, _ := saved(t)
 	now := group.Status.Run.StartTime.Add(2 * time.Minute)

@@ -9,8 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestPagesCommandsParse: each kubectl commgroup line that a page tells its readers to type has a subcommand, flags and arguments that
-// there are. docs/cli.md is made from the commands.
+// TestPagesCommandsParse: each kubectl commgroup line that a page tells its readers to type has a subcommand, flags and
+// arguments that there are. docs/cli.md is made from the commands.
 func TestPagesCommandsParse(t *testing.T) {
 	lines := 0
 	for _, c := range testenv.Commands(t, "kubectl commgroup") {

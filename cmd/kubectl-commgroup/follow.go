@@ -25,8 +25,8 @@ const (
 	watchAgain = time.Second
 )
 
-// each calls look with the group as it is and after each change, until look says stop, and tick now and then. Without a name it does
-// so for all groups of the namespace; look has no group then at the beginning.
+// each calls look with the group as it is and after each change, until look says stop, and tick now and then. Without a
+// name it does so for all groups of the namespace; look has no group then at the beginning.
 func (f *follower) each(ctx context.Context, look func(*state.Group) (stop bool, err error), tick func() error) error {
 	ticker := f.options.clock.NewTicker(redrawAfter)
 	defer ticker.Stop()
@@ -146,7 +146,8 @@ func progressLine(g *state.Group) string {
 	return text
 }
 
-// maxSteps is up to how many members a live line reads their steps: of more, each look would cost the API server too much.
+// maxSteps is up to how many members a live line reads their steps: of more, each look would cost the API server too
+// much.
 const maxSteps = 64
 
 // progress shows a run as it goes on: one live line on a terminal, else a line for each change.

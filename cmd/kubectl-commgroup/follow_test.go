@@ -110,8 +110,8 @@ func TestRunBehindASuspendedOne(t *testing.T) {
 	}
 }
 
-// TestRequestThatStartsWhatWaited: what a run waited for before the request is not told as the answer to it; where it waits on, that
-// is told in the end.
+// TestRequestThatStartsWhatWaited: what a run waited for before the request is not told as the answer to it; where it
+// waits on, that is told in the end.
 func TestRequestThatStartsWhatWaited(t *testing.T) {
 	for name, starts := range map[string]bool{"the request starts it": true, "it waits on": false} {
 		c := newCLI(t, func(g *state.Group) {

@@ -51,7 +51,8 @@ func hostile(t *testing.T, object any) {
 	}
 }
 
-// TestNoCommandPassesOnWhatATerminalObeys: what a node or a run pod writes into a status moves no cursor and sets no title.
+// TestNoCommandPassesOnWhatATerminalObeys: what a node or a run pod writes into a status moves no cursor and sets no
+// title.
 func TestNoCommandPassesOnWhatATerminalObeys(t *testing.T) {
 	c := newCLI(t, nil, earlier(t, "1-0", 80))
 	group, others := saved(t)

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// managerSilentAfter is how old the leading manager's lease may be: it is renewed every few seconds, and a hand-over and clocks
-	// that differ take some, too.
+	// managerSilentAfter is how old the leading manager's lease may be: it is renewed every few seconds, and a hand-over
+	// and clocks that differ take some, too.
 	managerSilentAfter = 90 * time.Second
 	// leaseTimeout bounds the look at it, which no command is to fail for.
 	leaseTimeout = 5 * time.Second
 )
 
-// managerSilence says that no manager leads any more, and since when; empty where one does, or where it cannot be told: the managers'
-// lease may not be read, or there is none yet.
+// managerSilence says that no manager leads any more, and since when; empty where one does, or where it cannot be told:
+// the managers' lease may not be read, or there is none yet.
 func managerSilence(ctx context.Context, c client.Client, now clock.PassiveClock) string {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()

@@ -33,8 +33,8 @@ func asTenant(c *cli) *cli {
 	return c
 }
 
-// TestTenantSeesAllButCommNodes: who may not read CommNodes gets everything else, what the last run saw of the nodes, and one line with
-// the role to ask for.
+// TestTenantSeesAllButCommNodes: who may not read CommNodes gets everything else, what the last run saw of the nodes,
+// and one line with the role to ask for.
 func TestTenantSeesAllButCommNodes(t *testing.T) {
 	for _, tc := range []struct {
 		args []string

@@ -91,7 +91,8 @@ func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*s
 	}
 }
 
-// writeWhole writes a file that is there whole or not at all: a report cut short would look like one with nothing wrong.
+// writeWhole writes a file that is there whole or not at all: a report cut short would look like one with nothing
+// wrong.
 func writeWhole(file string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+strings.TrimPrefix(filepath.Base(file), ".")+".*")
 	if err != nil {

@@ -80,8 +80,8 @@ func newResultsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// shownRun is the CommRun whose results a group shows: the latest one, or the one before it while that is repeated. Nil without
-// any.
+// shownRun is the CommRun whose results a group shows: the latest one, or the one before it while that is repeated. Nil
+// without any.
 func shownRun(group *state.Group, runs []v1alpha1.CommRun) *v1alpha1.CommRun {
 	at := slices.IndexFunc(runs, func(r v1alpha1.CommRun) bool { return r.Status.ID == group.Status.ResultsRunID })
 	if group.Status.ResultsRunID == "" || at < 0 {

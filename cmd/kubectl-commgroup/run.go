@@ -180,8 +180,8 @@ func waitingMessage(g *state.Group) string {
 	return ""
 }
 
-// answerTo is what the group's status says to a request; empty while it says nothing. What a run waited for before the request is
-// no answer: the request may be what starts it, as past the budget.
+// answerTo is what the group's status says to a request; empty while it says nothing. What a run waited for before the
+// request is no answer: the request may be what starts it, as past the budget.
 func answerTo(g *state.Group, request, before string) string {
 	run := g.Status.Run
 	switch {

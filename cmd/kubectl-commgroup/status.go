@@ -73,7 +73,8 @@ func newStatusCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// statusView shows one group, or all of a namespace where it has no name, or of all namespaces where that is empty, too.
+// statusView shows one group, or all of a namespace where it has no name, or of all namespaces where that is empty,
+// too.
 type statusView struct {
 	options    *options
 	client     client.WithWatch

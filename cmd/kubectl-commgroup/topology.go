@@ -96,7 +96,8 @@ func (o *options) memberNames(cmd *cobra.Command, args []string, group string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// chooseNodes are the members that a name stands for: a node, or all members of a group. Any other name may be a node that is no member.
+// chooseNodes are the members that a name stands for: a node, or all members of a group. Any other name may be a node
+// that is no member.
 func chooseNodes(all []report.Member, name string) ([]report.Member, error) {
 	var ofNode, ofGroup []report.Member
 	var groups []string

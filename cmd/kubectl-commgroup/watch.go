@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// drawAgain is the least time between two looks at a group, and drawLarge at one of more than maxSteps members, each of which the
-	// API server has to give.
+	// drawAgain is the least time between two looks at a group, and drawLarge at one of more than maxSteps members, each
+	// of which the API server has to give.
 	drawAgain = time.Second
 	drawLarge = 15 * time.Second
 	// lookTimeout bounds one look: a server that does not answer is told instead of waited for in silence.
@@ -45,7 +45,8 @@ type watcher struct {
 	errs   io.Writer
 	screen *screen // nil where the output is no terminal
 	last   *frame
-	// looked is when the cluster was looked at last, changed when it showed what is shown now; due: something has changed since.
+	// looked is when the cluster was looked at last, changed when it showed what is shown now; due: something has changed
+	// since.
 	looked, changed time.Time
 	due             bool
 	// trouble is what keeps the status from being read, since when, and until then it is as shown last.
@@ -102,8 +103,8 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// look reads the status, not too often, and shows it where it says something else than the last one. What nodes report shows in the
-// group's own status only at its end, so that a small group is looked at each time.
+// look reads the status, not too often, and shows it where it says something else than the last one. What nodes report
+// shows in the group's own status only at its end, so that a small group is looked at each time.
 func (w *watcher) look(ctx context.Context) error {
 	v, now := w.view, w.view.options.clock.Now()
 	wait := drawAgain
@@ -298,7 +299,8 @@ func (s *screen) close() {
 	}
 }
 
-// fitting are the first lines that fit into so many columns and rows; the last row says how many do not. A size of zero is not known.
+// fitting are the first lines that fit into so many columns and rows; the last row says how many do not. A size of zero
+// is not known.
 func fitting(lines []string, columns, rows int) []string {
 	if columns <= 0 || rows <= 1 {
 		return lines

@@ -129,7 +129,8 @@ func (w *watching) end() (string, string, int) {
 	return w.out.String(), w.errs.String(), code
 }
 
-// TestWatchInAPipe: each status in full and plain, and none that says nothing new; the interrupt ends it with the last one's exit code.
+// TestWatchInAPipe: each status in full and plain, and none that says nothing new; the interrupt ends it with the last
+// one's exit code.
 func TestWatchInAPipe(t *testing.T) {
 	w := startWatch(t, nil)
 	w.again()

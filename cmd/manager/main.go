@@ -172,7 +172,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// awaitAPI waits for the API server, and checks what this manager finds there: the CRDs, and its rights in the served namespaces.
+// awaitAPI waits for the API server, and checks what this manager finds there: the CRDs, and its rights in the served
+// namespaces.
 func (o *options) awaitAPI(ctx context.Context, direct client.Client) (access *controllers.Access, err error) {
 	end, err := probesWhileWaiting(ctx, bindAddress(o.healthPort))
 	if err != nil {

@@ -42,7 +42,8 @@ func (o *observeOptions) pprofAddress() string {
 	return net.JoinHostPort("localhost", strconv.Itoa(o.pprofPort))
 }
 
-// withoutHTTP2 keeps clients from the resets of streams that exhaust a server (CVE-2023-44487); scrapes gain nothing by it.
+// withoutHTTP2 keeps clients from the resets of streams that exhaust a server (CVE-2023-44487); scrapes gain nothing by
+// it.
 func withoutHTTP2(c *tls.Config) {
 	c.NextProtos = []string{"http/1.1"}
 	c.MinVersion = tls.VersionTLS12
@@ -57,8 +58,8 @@ func (o *observeOptions) observe(mgr ctrl.Manager, registry prometheus.Registere
 	)
 }
 
-// prepareCache has the cache hold, from its start on, every kind that the manager reads: also in a manager that does not lead yet. Else the
-// cache would hold nothing until the first read, and be filled for that reason.
+// prepareCache has the cache hold, from its start on, every kind that the manager reads: also in a manager that does
+// not lead yet. Else the cache would hold nothing until the first read, and be filled for that reason.
 func prepareCache(ctx context.Context, c cache.Informers) error {
 	for _, object := range controllers.CachedObjects() {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {

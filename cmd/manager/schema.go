@@ -28,8 +28,8 @@ type installedCRD struct {
 	err         error
 }
 
-// checkSchemas reads the installed CRDs and refuses those that are older than the needed revision. The API server would drop the
-// fields that it does not know, silently. The error is errUnanswered where the API server did not answer.
+// checkSchemas reads the installed CRDs and refuses those that are older than the needed revision. The API server would
+// drop the fields that it does not know, silently. The error is errUnanswered where the API server did not answer.
 func checkSchemas(ctx context.Context, reader client.Reader, needed int) error {
 	installed := make([]installedCRD, len(crdNames))
 	for i, name := range crdNames {
@@ -48,8 +48,8 @@ func checkSchemas(ctx context.Context, reader client.Reader, needed int) error {
 	return err
 }
 
-// judgeSchemas says whether a manager that needs a revision can work with what is installed. A newer CRD is worth a warning
-// alone: it knows all that the manager writes.
+// judgeSchemas says whether a manager that needs a revision can work with what is installed. A newer CRD is worth a
+// warning alone: it knows all that the manager writes.
 func judgeSchemas(installed []installedCRD, needed int) (warnings []string, err error) {
 	var errs []error
 	for _, crd := range installed {

@@ -13,8 +13,9 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// TestOneNamespaceStopsNoOther: with the rights that the chart gives for two served namespaces, of a real API server, a manager
-// that lacks those in one namespace serves the other, waits where it lacks both, and ends, to serve them, once they are back.
+// TestOneNamespaceStopsNoOther: with the rights that the chart gives for two served namespaces, of a real API server, a
+// manager that lacks those in one namespace serves the other, waits where it lacks both, and ends, to serve them, once
+// they are back.
 func TestOneNamespaceStopsNoOther(t *testing.T) {
 	env, config := testenv.Start(t)
 	admin := testenv.Admin(t, config)

@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStart goes through what a manager finds at its start on a real API server, as its own account: it starts where the
-// CRDs are of its own revision, and else ends at once and says why.
+// TestStart goes through what a manager finds at its start on a real API server, as its own account: it starts where
+// the CRDs are of its own revision, and else ends at once and says why.
 func TestStart(t *testing.T) {
 	env, config := testenv.Start(t, testenv.WithoutCRDs)
 	admin := testenv.Admin(t, config)
@@ -184,7 +184,8 @@ func started(t *testing.T, what string, arguments ...string) {
 	}
 }
 
-// ready waits until a manager, which is a process of its own, is ready, and gives what ends it and where its end is told.
+// ready waits until a manager, which is a process of its own, is ready, and gives what ends it and where its end is
+// told.
 func ready(t *testing.T, what string, arguments ...string) (end context.CancelFunc, ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// startDeadline bounds the wait for the API server at the start. A manager that ended sooner would be held back by the kubelet for up
-	// to five minutes after the API server is there again.
+	// startDeadline bounds the wait for the API server at the start. A manager that ended sooner would be held back by the
+	// kubelet for up to five minutes after the API server is there again.
 	startDeadline = 10 * time.Minute
 	// attemptDeadline bounds one attempt, and startPause is the time between two.
 	attemptDeadline = 30 * time.Second
@@ -29,8 +29,8 @@ func unanswered(err error) bool {
 	return err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 }
 
-// untilAnswered calls attempt until its error is not errUnanswered, for startDeadline at most. pause waits between two attempts, or
-// until the context ends.
+// untilAnswered calls attempt until its error is not errUnanswered, for startDeadline at most. pause waits between two
+// attempts, or until the context ends.
 func untilAnswered(ctx context.Context, step string, pause func(context.Context), attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startDeadline, fmt.Errorf("%s: no answer within %s; check whether the API server can be reached from this pod", step, startDeadline))
 	defer cancel()
@@ -60,8 +60,8 @@ func pauseAtStart(ctx context.Context) {
 	}
 }
 
-// probesWhileWaiting answers the kubelet until the manager itself does: alive, so that it is not restarted for the API server's absence,
-// and not ready. The returned function ends it and frees the port.
+// probesWhileWaiting answers the kubelet until the manager itself does: alive, so that it is not restarted for the API
+// server's absence, and not ready. The returned function ends it and frees the port.
 func probesWhileWaiting(ctx context.Context, address string) (end func(), err error) {
 	if address == "0" {
 		return func() {}, nil

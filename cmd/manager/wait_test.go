@@ -39,7 +39,8 @@ func (a *answers) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 	return err
 }
 
-// TestStartWaitsForTheAPIServer: an API server that is away is waited for; an answer that stands ends the manager at once.
+// TestStartWaitsForTheAPIServer: an API server that is away is waited for; an answer that stands ends the manager at
+// once.
 func TestStartWaitsForTheAPIServer(t *testing.T) {
 	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 	away := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
@@ -104,8 +105,8 @@ func TestProbesWhileWaiting(t *testing.T) {
 	_ = again.Close()
 }
 
-// TestNotReadyBeforeTheCacheIsFilled: a cache that nothing has been read from yet holds nothing, and is not ready for that. Its API server
-// is away.
+// TestNotReadyBeforeTheCacheIsFilled: a cache that nothing has been read from yet holds nothing, and is not ready for
+// that. Its API server is away.
 func TestNotReadyBeforeTheCacheIsFilled(t *testing.T) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

@@ -1,5 +1,5 @@
-// Command rank holds one GPU for agent run. It is a binary of its own because it loads the communication library, and so
-// needs glibc's loader, which the agent's image does not have.
+// Command rank holds one GPU for agent run. It is a binary of its own because it loads the communication library, and
+// so needs glibc's loader, which the agent's image does not have.
 package main
 
 import (

@@ -54,7 +54,8 @@ func TestAcceptanceWords(t *testing.T) {
 	}
 }
 
-// TestAcceptedSaysThatTheMeshDoesNotFit: nobody learns it only after hours of runs. Nodes without the GPUs do not count.
+// TestAcceptedSaysThatTheMeshDoesNotFit: nobody learns it only after hours of runs. Nodes without the GPUs do not
+// count.
 func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
 	for _, tc := range []struct {
 		gpus []int64
@@ -78,7 +79,8 @@ func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestAcceptedSaysThatNoGroupWillForm: where too few members have the GPUs, a person learns it before hours of runs, with the cure.
+// TestAcceptedSaysThatNoGroupWillForm: where too few members have the GPUs, a person learns it before hours of runs,
+// with the cure.
 func TestAcceptedSaysThatNoGroupWillForm(t *testing.T) {
 	for name, tc := range map[string]struct {
 		span        v1alpha1.Span

@@ -27,8 +27,8 @@ var reservedDomains = []string{
 // reservedPrefixes are those of keys without a domain that container runtimes act on.
 var reservedPrefixes = []string{"io.kubernetes.", "io.katacontainers.", "io.containerd."}
 
-// harmlessKeys are within a reserved domain, and only describe the pod, queue it, or keep something away from it. A value is the only
-// one allowed; empty stands for any.
+// harmlessKeys are within a reserved domain, and only describe the pod, queue it, or keep something away from it. A
+// value is the only one allowed; empty stands for any.
 var harmlessKeys = []struct{ prefix, value string }{
 	{"app.kubernetes.io/", ""},
 	{"scheduling.k8s.io/group-name", ""},
@@ -53,8 +53,8 @@ func reserved(key, value string) bool {
 	return slices.ContainsFunc(reservedPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// Overrides takes an acceptance back where runtime.pod asks for what its author may not hand to a pod. The API server refuses the
-// best known of these itself; this holds for CommGroups that are older than its rules, too.
+// Overrides takes an acceptance back where runtime.pod asks for what its author may not hand to a pod. The API server
+// refuses the best known of these itself; this holds for CommGroups that are older than its rules, too.
 func Overrides(accepted decision.Finding, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	pod := &spec.Runtime.Pod
 	if !accepted.IsTrue() {

@@ -50,7 +50,8 @@ type Comparison struct {
 	// present are the run's own series, in the order of their worth.
 	present []point
 	Checks  []v1alpha1.PerformanceCheck
-	// lost is the group as a whole, where it lost too much and that is enforced; nodes that lost are set to Fail themselves.
+	// lost is the group as a whole, where it lost too much and that is enforced; nodes that lost are set to Fail
+	// themselves.
 	lost *judge.Outcome
 }
 
@@ -177,9 +178,9 @@ func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 	return check
 }
 
-// blame says who lost: a few nodes, which then fail by themselves, or the group. The nodes are those that are now slower than
-// the slowest member was in the runs before, in any of the series. Where the members' median is still too low without them,
-// the others lost as well, and the slowest ones are only the slowest.
+// blame says who lost: a few nodes, which then fail by themselves, or the group. The nodes are those that are now
+// slower than the slowest member was in the runs before, in any of the series. Where the members' median is still too
+// low without them, the others lost as well, and the slowest ones are only the slowest.
 func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, series []regressed) {
 	nodes := 0 // that have results
 	lost := map[int]regressed{}
@@ -235,8 +236,8 @@ func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, seri
 		Message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s", who, worst.words(drop), accept)}
 }
 
-// lostWithout says of the members' median of a series whether it is still too low without those members; of a series over
-// nodes, of which no member has numbers of its own, it is not.
+// lostWithout says of the members' median of a series whether it is still too low without those members; of a series
+// over nodes, of which no member has numbers of its own, it is not.
 func (r regressed) lostWithout(lost map[int]regressed, outcomes []judge.Outcome) bool {
 	var rest []int64
 	for i := range outcomes {
@@ -276,8 +277,8 @@ func figureOf(o *judge.Outcome, r *regressed) int64 {
 	return 0
 }
 
-// earlierSamples are those of the runs before this one, at most so many that they are the same before and after the run was
-// taken in itself: else its verdict could change by that. best is the highest median that a run was held against.
+// earlierSamples are those of the runs before this one, at most so many that they are the same before and after the run
+// was taken in itself: else its verdict could change by that. best is the highest median that a run was held against.
 func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples []int64, best int64) {
 	i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes })
 	if i < 0 {
@@ -290,7 +291,8 @@ func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples 
 	return samples[max(0, len(samples)-(maxSamples-1)):], ptr.Deref(b.Series[i].BestMBps, 0)
 }
 
-// Missing says whether a baseline is asked for, and the run could be held against none; where a person has it begin anew, none is missed.
+// Missing says whether a baseline is asked for, and the run could be held against none; where a person has it begin
+// anew, none is missed.
 func (c *Comparison) Missing() bool {
 	return !c.anew && len(c.Checks) > 0 && !slices.ContainsFunc(c.Checks, func(check v1alpha1.PerformanceCheck) bool { return check.State != v1alpha1.CheckNotMeasured })
 }
@@ -303,7 +305,8 @@ func (c *Comparison) With(outcomes []judge.Outcome) []judge.Outcome {
 	return append(slices.Clip(outcomes), *c.lost)
 }
 
-// Next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it was.
+// Next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it
+// was.
 func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
 	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || runs.Partial(run) && !c.anew || c.Key == "" || len(c.present) == 0 || run.FinishTime == nil {
 		return old

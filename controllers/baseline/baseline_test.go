@@ -17,8 +17,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// lossInput is a run of the nodes that is held against a baseline in which each reached 300 GB/s, the slowest one slowest, and
-// the communicator over all of them 100 GB/s.
+// lossInput is a run of the nodes that is held against a baseline in which each reached 300 GB/s, the slowest one
+// slowest, and the communicator over all of them 100 GB/s.
 func lossInput(slowest, span int64, now ...int64) Input {
 	at := func(mbps []int64) []judge.Outcome {
 		var out []judge.Outcome
@@ -54,8 +54,8 @@ func enough(b *v1alpha1.BaselineStatus) *v1alpha1.BaselineStatus {
 	return b
 }
 
-// TestWhoLost: a node is named only where it is slower than the slowest one was, few are, and the others lost nothing; else the
-// group is, and no node fails.
+// TestWhoLost: a node is named only where it is slower than the slowest one was, few are, and the others lost nothing;
+// else the group is, and no node fails.
 func TestWhoLost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		slowest, span int64
@@ -200,8 +200,8 @@ func TestBaselineStartsAnew(t *testing.T) {
 	}
 }
 
-// TestBaselineVerdictIsStable: taking a run in does not change what is said of it, at any number of samples; and samples stay
-// bounded.
+// TestBaselineVerdictIsStable: taking a run in does not change what is said of it, at any number of samples; and
+// samples stay bounded.
 func TestBaselineVerdictIsStable(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	result := func(mbps int64) []v1alpha1.GroupResultSeries {
@@ -327,8 +327,8 @@ func TestBaselineIsBounded(t *testing.T) {
 	}
 }
 
-// TestSlowDriftIsSeen: two percent less in each run never lose ten against the median of the last runs; against the best level of the
-// baseline they do. A run that was taken in keeps its verdict.
+// TestSlowDriftIsSeen: two percent less in each run never lose ten against the median of the last runs; against the
+// best level of the baseline they do. A run that was taken in keeps its verdict.
 func TestSlowDriftIsSeen(t *testing.T) {
 	in := lossInput(300_000, 100_000, 300_000, 300_000, 300_000)
 	in.Group.Status.Baseline.Series = in.Group.Status.Baseline.Series[:1]
@@ -376,7 +376,8 @@ func TestFewSamplesAreNotEnforced(t *testing.T) {
 	}
 }
 
-// TestFailedMemberHidesNoRegression: one that failed before it measured has no library, and is no reason against a baseline.
+// TestFailedMemberHidesNoRegression: one that failed before it measured has no library, and is no reason against a
+// baseline.
 func TestFailedMemberHidesNoRegression(t *testing.T) {
 	in := lossInput(300_000, 100_000, 300_000, 200_000, 300_000, 300_000)
 	in.Outcomes = append(in.Outcomes, judge.Outcome{Node: "n4", Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonLibraryMissing, Report: &v1alpha1.NodeRunStatus{}})

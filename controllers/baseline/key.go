@@ -14,8 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// runKey is the key that a run measured under. One that is over keeps it: what is not known of a node any more, or what it
-// has become since, changes nothing in what the run showed.
+// runKey is the key that a run measured under. One that is over keeps it: what is not known of a node any more, or what
+// it has become since, changes nothing in what the run showed.
 func runKey(in Input) (key, why string) {
 	if in.Run.Phase == v1alpha1.RunPhaseFinished && in.Run.BaselineKey != "" {
 		return in.Run.BaselineKey, ""
@@ -23,9 +23,9 @@ func runKey(in Input) (key, why string) {
 	return keyOf(in.Outcomes)
 }
 
-// beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from which on
-// the first one that passes is the first of the new baseline. An id that this group has not had lately is of a group of that name
-// that was deleted, whose manifest kept the annotation.
+// beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from
+// which on the first one that passes is the first of the new baseline. An id that this group has not had lately is of a
+// group of that name that was deleted, whose manifest kept the annotation.
 func beginsAnew(group *state.Group, run *v1alpha1.GroupRunStatus) bool {
 	id := group.Annotations[v1alpha1.AnnotationBaselineFrom]
 	from := runs.NumberOf(id)
@@ -78,7 +78,8 @@ func unknownParts(key string) string {
 }
 
 // keyOf names what bandwidth depends on, where all members that have results share it: ROCm of the run's container,
-// library, model, partition and ranks. Where they do not, why says so. What is not known of one member is no difference.
+// library, model, partition and ranks. Where they do not, why says so. What is not known of one member is no
+// difference.
 func keyOf(outcomes []judge.Outcome) (key, why string) {
 	var first []string
 	firstNode := ""

@@ -27,7 +27,8 @@ func fits(object any, bytes int) bool {
 	return err != nil || len(data) <= bytes
 }
 
-// boundGroup shortens what the CommGroup's own status has until it fits: the ends of messages first, then lists, the least useful first.
+// boundGroup shortens what the CommGroup's own status has until it fits: the ends of messages first, then lists, the
+// least useful first.
 func boundGroup(status *state.Status) {
 	large := func() bool {
 		own := status.GroupStatus()
@@ -45,10 +46,10 @@ func boundGroup(status *state.Status) {
 	}
 }
 
-// boundRun shortens what the CommRun has until it fits: messages first, then the smaller sizes of the results, the errors with
-// random data, and settings; then whole entries, the least useful first. The children keep everything. While the group's stage
-// goes on, what it judges by stays: its tests, culprits and results; they are bounded where they are made. Of its results the
-// sizes of thresholds stay as long as any does.
+// boundRun shortens what the CommRun has until it fits: messages first, then the smaller sizes of the results, the
+// errors with random data, and settings; then whole entries, the least useful first. The children keep everything.
+// While the group's stage goes on, what it judges by stays: its tests, culprits and results; they are bounded where
+// they are made. Of its results the sizes of thresholds stay as long as any does.
 func boundRun(group *state.Group, status *state.Status) {
 	thresholds := group.Spec.Benchmark.Thresholds
 	fits := func() bool {
@@ -119,8 +120,9 @@ func boundRun(group *state.Group, status *state.Status) {
 	}
 }
 
-// lastCuts give up a part of one list each time they are called, in the order in which the lists are missed least; false once
-// nothing more of theirs may go. What past runs left, the history and the baseline, goes after all that a new run shows anew.
+// lastCuts give up a part of one list each time they are called, in the order in which the lists are missed least;
+// false once nothing more of theirs may go. What past runs left, the history and the baseline, goes after all that a
+// new run shows anew.
 func lastCuts(status *state.Status, ended bool, judged []int64) []func() bool {
 	cuts := []func() bool{
 		func() bool { return halve(&status.Advice, 0) },

@@ -123,8 +123,8 @@ func TestStatusAlwaysFits(t *testing.T) {
 	}
 }
 
-// TestResultsStayWhileTheStageJudges: what the stage measured is judged in later reconciles too, so that other parts give way; and
-// once it has ended the sizes of thresholds stay longest.
+// TestResultsStayWhileTheStageJudges: what the stage measured is judged in later reconciles too, so that other parts
+// give way; and once it has ended the sizes of thresholds stay longest.
 func TestResultsStayWhileTheStageJudges(t *testing.T) {
 	series := func(sizes int) []v1alpha1.SpanResultSeries {
 		var out []v1alpha1.SpanResultSeries

@@ -20,8 +20,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// Update changes conditions of a status that is decided, and returns its events, which were events before. What is as it was keeps its
-// time of transition, and is no event.
+// Update changes conditions of a status that is decided, and returns its events, which were events before. What is as
+// it was keeps its time of transition, and is no event.
 func Update(status *state.Status, events []decision.Event, group *state.Group, now time.Time, changed map[string]decision.Finding) []decision.Event {
 	all := make(map[string]decision.Finding, len(ConditionTypes))
 	for i := range status.Conditions {
@@ -170,7 +170,8 @@ func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNo
 		words.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), words.SomeNames(apart, 5))}
 }
 
-// Running is the condition of the same name. waiting says why no run starts, hindrance what a run that goes on waits for.
+// Running is the condition of the same name. waiting says why no run starts, hindrance what a run that goes on waits
+// for.
 func Running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
@@ -191,8 +192,8 @@ func Running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.M
 	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunFinished, Message: fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
 }
 
-// validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the run
-// before it has shown; only its own result does.
+// validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the
+// run before it has shown; only its own result does.
 func validationOf(group *state.Group, d *commrun.Decision, accepted bool) decision.Finding {
 	run, waiting, outcomes := d.Run, d.Waiting, d.Compared.With(d.Outcomes)
 	unknown := func(reason, format string, args ...any) decision.Finding {

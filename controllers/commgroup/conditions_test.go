@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestAMonitorHasItsTime: one that has not reported since its CommTask was made is silent after the grace, and not before.
+// TestAMonitorHasItsTime: one that has not reported since its CommTask was made is silent after the grace, and not
+// before.
 func TestAMonitorHasItsTime(t *testing.T) {
 	ct := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(testkit.Now)}}
 	nodes := testkit.Nodes(1)

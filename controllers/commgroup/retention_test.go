@@ -20,8 +20,8 @@ func commRuns(phase v1alpha1.RunPhase, verdict v1alpha1.Verdict, numbers ...int6
 	return out
 }
 
-// TestHistoryLimits: of the runs that passed and of those that did not as many stay as the group's limits say, and the last two whatever
-// the limits are.
+// TestHistoryLimits: of the runs that passed and of those that did not as many stay as the group's limits say, and the
+// last two whatever the limits are.
 func TestHistoryLimits(t *testing.T) {
 	const pass, fail = v1alpha1.VerdictPass, v1alpha1.VerdictFail
 	finished := func(verdict v1alpha1.Verdict, numbers ...int64) []v1alpha1.CommRun {

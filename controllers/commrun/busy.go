@@ -50,8 +50,8 @@ func (n *nodeState) stepFree(in Input) {
 	}
 }
 
-// waitFor notes what the node's run waits for, and since when; past the limit the node's part ends: Skipped where others had the
-// node, Error where nobody could tell.
+// waitFor notes what the node's run waits for, and since when; past the limit the node's part ends: Skipped where
+// others had the node, Error where nobody could tell.
 func (n *nodeState) waitFor(in Input, limit time.Duration, reason, why string) {
 	since := *decision.Stamp(in.Now)
 	if a := runs.AssignmentOf(n.commTask); a != nil && a.Waiting != nil && a.Waiting.Since.Before(&since) {
@@ -70,8 +70,8 @@ func (n *nodeState) waitFor(in Input, limit time.Duration, reason, why string) {
 	n.wakeAt = decision.Earlier(in.Now.Add(sharing.BusyPoll), deadline)
 }
 
-// waitForQuota lets the node try to create its run pod again, until startDeadlineSeconds after the quota refused it first: the run's
-// own pods on other nodes may hold the quota, and end.
+// waitForQuota lets the node try to create its run pod again, until startDeadlineSeconds after the quota refused it
+// first: the run's own pods on other nodes may hold the quota, and end.
 func (n *nodeState) waitForQuota(in Input) {
 	n.wantsPod = true
 	a := runs.AssignmentOf(n.commTask)
@@ -82,9 +82,9 @@ func (n *nodeState) waitForQuota(in Input) {
 	n.wantsPod = !n.closed()
 }
 
-// chooseLooks are the nodes to look at now: first as many of those that were not seen busy yet as there are places, then the others
-// in turn, also without a place, so that their wait ends in time. The turn goes by the clock, so that it needs no memory; busyAt only
-// spares the API server a second look within one poll.
+// chooseLooks are the nodes to look at now: first as many of those that were not seen busy yet as there are places,
+// then the others in turn, also without a place, so that their wait ends in time. The turn goes by the clock, so that
+// it needs no memory; busyAt only spares the API server a second look within one poll.
 func chooseLooks(nodes []nodeState, places int, now time.Time, busyAt map[string]time.Time) []string {
 	var fresh, waiting []string
 	for i := range nodes {
@@ -129,8 +129,8 @@ func heldUp(nodes []nodeState) string {
 	return fmt.Sprintf(" Waiting for others: %s: %s", words.SomeNames(names, 3), words.Sentence(strings.TrimSpace(first)))
 }
 
-// admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run is on any,
-// so that two groups never each hold what the other waits for; and those on nodes where others hold GPUs.
+// admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run
+// is on any, so that two groups never each hold what the other waits for; and those on nodes where others hold GPUs.
 func (st *runState) admitGroupPods(in Input) {
 	wanted := st.span.CreatePodsOn
 	if len(wanted) == 0 {
@@ -189,8 +189,8 @@ func (st *runState) queuedStage(in Input) bool {
 	return false
 }
 
-// stagePods is how many pods of the group's stage are to be admitted together: what is said on those that are there, else one for
-// each member that is present.
+// stagePods is how many pods of the group's stage are to be admitted together: what is said on those that are there,
+// else one for each member that is present.
 func (in *Input) stagePods(st *runState) int32 {
 	for _, pods := range in.GroupPods {
 		if pod := podstate.OfRun(pods, st.run.ID); pod != nil {

@@ -14,9 +14,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
-// HeldSeconds is for how long the run held GPUs, times GPUs, as far as the objects know it: the agents' reports tell their own
-// times, closures what their pods had held, and pods that are still there when they started. A pod that was gone before
-// anybody looked is not known and not in it. The nodes are those that held some for their own part.
+// HeldSeconds is for how long the run held GPUs, times GPUs, as far as the objects know it: the agents' reports tell
+// their own times, closures what their pods had held, and pods that are still there when they started. A pod that was
+// gone before anybody looked is not known and not in it. The nodes are those that held some for their own part.
 func HeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in Input) (total int64, nodes int32) {
 	for name, ct := range in.CommTasks {
 		if !runs.Assigned(ct, run.ID) {
@@ -39,8 +39,8 @@ func HeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in Inp
 	return total + groupHeldSeconds(run, span, in), nodes
 }
 
-// groupHeldSeconds is that of the group's stage. Its pods are there until it ends; where they are gone already, the tests tell
-// at least how long their members worked.
+// groupHeldSeconds is that of the group's stage. Its pods are there until it ends; where they are gone already, the
+// tests tell at least how long their members worked.
 func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, in Input) int64 {
 	var byPods int64
 	for name, pods := range in.GroupPods {

@@ -72,7 +72,8 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 	}
 }
 
-// runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by itself.
+// runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by
+// itself.
 func runAgain(group *state.Group) string { return "Once it is mended, " + runs.Ask(group) + "." }
 
 // runByItself is the next step where the controller sees for itself that the cause is mended.

@@ -82,7 +82,8 @@ func TestAWaitFromTheFutureCountsFromNow(t *testing.T) {
 	}
 }
 
-// TestChooseLooks: as many as there are places, nodes that were never looked at first, and each waiting node comes to its turn.
+// TestChooseLooks: as many as there are places, nodes that were never looked at first, and each waiting node comes to
+// its turn.
 func TestChooseLooks(t *testing.T) {
 	nodes := make([]nodeState, 100)
 	for i := range nodes {

@@ -14,8 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// judgeNodes turns the nodes' states into verdicts. Thresholds are judged by the node's agent; the comparison of the nodes
-// with each other is made here.
+// judgeNodes turns the nodes' states into verdicts. Thresholds are judged by the node's agent; the comparison of the
+// nodes with each other is made here.
 func judgeNodes(nodes []nodeState, group *state.Group) []judge.Outcome {
 	spec, out := &group.Spec, make([]judge.Outcome, len(nodes))
 	plan := runplan.Baseline{Plan: group.Status.Plan}
@@ -30,8 +30,8 @@ func judgeNodes(nodes []nodeState, group *state.Group) []judge.Outcome {
 	return out
 }
 
-// lostPod says that a node was not measured because its run pod or the node itself went away: what took it is not known, and
-// nothing is to blame on the node.
+// lostPod says that a node was not measured because its run pod or the node itself went away: what took it is not
+// known, and nothing is to blame on the node.
 func lostPod(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonRunPodFailed, v1alpha1.ReasonInterrupted, v1alpha1.ReasonMemberLost, v1alpha1.ReasonPreempted:
@@ -40,8 +40,9 @@ func lostPod(reason string) bool {
 	return false
 }
 
-// writeRefused says that the node's run pod was never made, or its CommTask could not be written: a quota, an admission policy or a taken
-// account name of the namespace refused it, which says nothing of the node. A pod that its kubelet could not start has a name.
+// writeRefused says that the node's run pod was never made, or its CommTask could not be written: a quota, an admission
+// policy or a taken account name of the namespace refused it, which says nothing of the node. A pod that its kubelet
+// could not start has a name.
 func (n *nodeState) writeRefused() bool {
 	return n.closure.Reason == v1alpha1.ReasonCommTasksRefused || n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
 }

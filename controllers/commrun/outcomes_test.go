@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestPassIsHeldAgainstThePlanOfItsRun: a Pass lacks what its run's plan has. Where that is gone with the CommRun, the spec is asked only
-// while it still asks for what the run measured.
+// TestPassIsHeldAgainstThePlanOfItsRun: a Pass lacks what its run's plan has. Where that is gone with the CommRun, the
+// spec is asked only while it still asks for what the run measured.
 func TestPassIsHeldAgainstThePlanOfItsRun(t *testing.T) {
 	group := testkit.Group()
 	plan := runplan.For(&group.Spec)
@@ -80,7 +80,8 @@ func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
 			}
 		}
 	}
-	// What refuses a run pod is the namespace's: a quota, its pod security level, a taken account name. What a kubelet cannot start is the node's.
+	// What refuses a run pod is the namespace's: a quota, its pod security level, a taken account name. What a kubelet
+	// cannot start is the node's.
 	for podName, blamed := range map[string]bool{"": false, "mi300x-1-1-a": true} {
 		n := nodeState{name: "a", phase: judge.Done, podName: podName, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted}}
 		if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
@@ -110,8 +111,8 @@ func TestWhatIsStaleHasNoVerdict(t *testing.T) {
 	}
 }
 
-// TestARunThatDidNotComeToTheNodeForgetsNothing: how often in a row a node's result was bad, and how often it found no place, goes on from one
-// run of the changed nodes to the next, also where the run between did not come to the node.
+// TestARunThatDidNotComeToTheNodeForgetsNothing: how often in a row a node's result was bad, and how often it found no
+// place, goes on from one run of the changed nodes to the next, also where the run between did not come to the node.
 func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 	closed := func(verdict v1alpha1.Verdict, reason string) *v1alpha1.RunClosure {
 		return &v1alpha1.RunClosure{Verdict: verdict, Reason: reason}

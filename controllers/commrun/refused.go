@@ -45,8 +45,8 @@ func (n *nodeState) paused(last *v1alpha1.GroupRunStatus, now time.Time) string 
 	return "its CommTask was refused in run " + last.ID + ", the next one comes at " + until.UTC().Format(time.RFC3339)
 }
 
-// giveUp ends the node's part in the run where its CommTask was refused for too long, whatever the node waits for. What has a result
-// there, or a pod that is not over, goes on.
+// giveUp ends the node's part in the run where its CommTask was refused for too long, whatever the node waits for. What
+// has a result there, or a pod that is not over, goes on.
 func (n *nodeState) giveUp(run *v1alpha1.GroupRunStatus, in Input) {
 	a := runs.AssignmentOf(n.commTask)
 	switch written := n.report != nil || a != nil && a.Closed != nil && runs.Counts(a, run) && !n.renewed; {
@@ -59,8 +59,8 @@ func (n *nodeState) giveUp(run *v1alpha1.GroupRunStatus, in Input) {
 	}
 }
 
-// createdSince says whether the run gave the node up as its CommTask could not be created, and that is there now. One that is there and
-// cannot be changed would be given up again.
+// createdSince says whether the run gave the node up as its CommTask could not be created, and that is there now. One
+// that is there and cannot be changed would be given up again.
 func (n *nodeState) createdSince(run *v1alpha1.GroupRunStatus) bool {
 	return n.commTask != nil && n.closure != nil && n.closure.Reason == v1alpha1.ReasonCommTasksRefused &&
 		run != nil && run.Refused != nil && !run.Refused.More && !slices.Contains(run.Refused.Nodes, n.name)

@@ -39,8 +39,8 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in Input) {
 	}
 }
 
-// recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommTask, and all are there now. Where
-// that has happened too often in a row, a person has to ask.
+// recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommTask, and all are
+// there now. Where that has happened too often in a row, a person has to ask.
 func (n *nodeState) recovered(in Input) bool {
 	a := runs.AssignmentOf(n.commTask)
 	if a == nil {
@@ -50,15 +50,16 @@ func (n *nodeState) recovered(in Input) bool {
 		a.Repeats < MaxRepeats && n.unmeasurable(in) == ""
 }
 
-// needsResult says whether a run of the changed nodes has to measure the node: its result is stale, lost, or of a run that
-// was aborted before it came to the node; or the node could not be measured and now can, or had no place and is due again.
+// needsResult says whether a run of the changed nodes has to measure the node: its result is stale, lost, or of a run
+// that was aborted before it came to the node; or the node could not be measured and now can, or had no place and is
+// due again.
 func (n *nodeState) needsResult(in Input) bool {
 	aborted := n.closure != nil && (n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
 	return n.stale != nil || n.phase != judge.Done || aborted || n.recovered(in) || n.retryDue(in)
 }
 
-// unmeasurable says why a node cannot be measured now; empty where it can. Right after a boot the device plugin is often
-// not there yet: to start then would only give an error.
+// unmeasurable says why a node cannot be measured now; empty where it can. Right after a boot the device plugin is
+// often not there yet: to start then would only give an error.
 func (n *nodeState) unmeasurable(in Input) string {
 	switch {
 	case n.member == nil:
@@ -74,8 +75,8 @@ func (n *nodeState) unmeasurable(in Input) string {
 	return ""
 }
 
-// renew makes the node of a run of the changed nodes wait for its turn, where it needs a result and can be measured. Each
-// node is measured at most once in a run, so that one that reboots again and again holds up no other.
+// renew makes the node of a run of the changed nodes wait for its turn, where it needs a result and can be measured.
+// Each node is measured at most once in a run, so that one that reboots again and again holds up no other.
 func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in Input) bool {
 	if run.Phase != v1alpha1.RunPhaseRunning || !n.needsResult(in) {
 		return false
@@ -118,8 +119,8 @@ func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, in Input) *v1alph
 	return a
 }
 
-// keptAssignment is an assignment that stays: only what the controller itself adds to it changes. Where nothing does it is the
-// very one that there is.
+// keptAssignment is an assignment that stays: only what the controller itself adds to it changes. Where nothing does it
+// is the very one that there is.
 func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, in Input) *v1alpha1.RunAssignment {
 	now := n.commTask.Spec.Run
 	a := *now

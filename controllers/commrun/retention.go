@@ -16,9 +16,9 @@ import (
 // MaxKeptPods bounds the ended pods of one group that are kept for their logs.
 const MaxKeptPods = 16
 
-// withoutKept takes out of the pods to delete those whose logs tell why the present run failed: pods that ended by themselves, on
-// nodes with a bad result, or of a group's stage with one. An ended pod holds no GPUs, and no run waits for it. They go when the next
-// run begins, since they are of no present run then, and with the group.
+// withoutKept takes out of the pods to delete those whose logs tell why the present run failed: pods that ended by
+// themselves, on nodes with a bad result, or of a group's stage with one. An ended pod holds no GPUs, and no run waits
+// for it. They go when the next run begins, since they are of no present run then, and with the group.
 func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in Input) []string {
 	run := state.run
 	if run == nil || run.Phase == v1alpha1.RunPhaseAborted || len(remove) == 0 {

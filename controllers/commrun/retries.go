@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 )
 
-// stepTakenAway ends the node's part where its pod was taken away, unless the agent had reported before. That the agent was told
-// to stop is no word of the node.
+// stepTakenAway ends the node's part where its pod was taken away, unless the agent had reported before. That the agent
+// was told to stop is no word of the node.
 func (n *nodeState) stepTakenAway(run *v1alpha1.GroupRunStatus, in Input) bool {
 	if run.Phase != v1alpha1.RunPhaseRunning || n.member == nil || n.commTask.Spec.Run.Closed != nil {
 		return false
@@ -61,8 +61,8 @@ const (
 	RetryPause = 5 * time.Minute
 )
 
-// retriable says whether a part of a run that ended so may be made up for by itself: nothing was measured, and the cause goes
-// away without anyone's doing.
+// retriable says whether a part of a run that ended so may be made up for by itself: nothing was measured, and the
+// cause goes away without anyone's doing.
 func retriable(c *v1alpha1.RunClosure) bool {
 	if c == nil {
 		return false
@@ -74,8 +74,8 @@ func retriable(c *v1alpha1.RunClosure) bool {
 	return false
 }
 
-// leftToSchedule says whether nodes that had no place are left to the scheduled run of all: the group was formed without them, and a
-// run for each of them would form it over all members again.
+// leftToSchedule says whether nodes that had no place are left to the scheduled run of all: the group was formed
+// without them, and a run for each of them would form it over all members again.
 func (in *Input) leftToSchedule() bool {
 	spec, run, span := &in.Group.Spec, in.Group.Status.Run, in.Group.Status.Span
 	return spec.Span == v1alpha1.SpanGroup && spec.Run.Schedule != "" && run != nil && span != nil && span.RunID == run.ID && len(span.Tests) > 0

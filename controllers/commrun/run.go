@@ -142,8 +142,8 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in Input) {
 }
 
 // participants are the nodes of the run. While the members are the ones that the run started with, they are the
-// members; after a change, the nodes with an assignment that counts. A node that left, or was made anew, stays in the run as
-// lost until the run ends.
+// members; after a change, the nodes with an assignment that counts. A node that left, or was made anew, stays in the
+// run as lost until the run ends.
 func participants(run *v1alpha1.GroupRunStatus, in Input) []nodeState {
 	nodes := make([]nodeState, 0, len(in.Members))
 	isMember := make(map[string]bool, len(in.Members))
@@ -171,8 +171,8 @@ func participants(run *v1alpha1.GroupRunStatus, in Input) []nodeState {
 }
 
 // nodesHoldingGPUs counts the nodes with a run pod that is not over, of whatever run. A pod that has been told to end
-// and has not for podstate.StuckAfter sits on a node that does not answer; it counts no longer, or one dead node would hold up
-// all others.
+// and has not for podstate.StuckAfter sits on a node that does not answer; it counts no longer, or one dead node would
+// hold up all others.
 func nodesHoldingGPUs(in Input) int {
 	count := 0
 	for _, pods := range in.Pods {

@@ -37,7 +37,8 @@ func startIfDue(out *runState, in Input, hash string, suspended bool) {
 	}
 	nodes, wait := in.mayStart(trigger, last, out.nodes)
 	if wait.why != "" && (trigger == state.TriggerScheduled || trigger == state.TriggerRequested) {
-		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed. A request stays.
+		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed. A request
+		// stays.
 		if due, ready, _ := dueNodes(last, out.nodes, in); len(ready) > 0 && last.SpecHash == hash {
 			if some, held := in.mayStart(state.TriggerNodesChanged, last, out.nodes); held.why == "" {
 				trigger, nodes, wait = state.TriggerNodesChanged, some, runWait{}
@@ -118,8 +119,8 @@ func (in *Input) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes [
 	return names, runWait{why, until}
 }
 
-// dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first. A run of some nodes is not
-// the one that was asked for.
+// dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first. A run of
+// some nodes is not the one that was asked for.
 func dueFor(in Input, trigger string) string {
 	if asked(in) && trigger != state.TriggerRequested && trigger != state.TriggerNodesChanged {
 		return trigger + " and requested"
@@ -127,8 +128,8 @@ func dueFor(in Input, trigger string) string {
 	return trigger
 }
 
-// provenBy is the id of the run that is over where it passed by the spec of now; empty where nothing is proven. It is kept with
-// the run that follows: conditions are no memory, as a read that fails makes all of them Unknown.
+// provenBy is the id of the run that is over where it passed by the spec of now; empty where nothing is proven. It is
+// kept with the run that follows: conditions are no memory, as a read that fails makes all of them Unknown.
 func provenBy(last *v1alpha1.GroupRunStatus, group *state.Group) string {
 	if last == nil || last.Phase != v1alpha1.RunPhaseFinished || last.Verdict != v1alpha1.VerdictPass ||
 		last.Generation != group.Generation || group.Status.ObservedGeneration != group.Generation {
@@ -153,8 +154,8 @@ func tooFewReport(in Input, trigger string) string {
 		dueFor(in, trigger), words.Counted(need, "node"), reporting, len(in.Members))
 }
 
-// dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of all
-// members measures the changed ones, too, so that it goes first.
+// dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of
+// all members measures the changed ones, too, so that it goes first.
 func dueTrigger(in Input, last *v1alpha1.GroupRunStatus, nodes []nodeState, hash string) (trigger string, next time.Time) {
 	resume := resumes(last, in, hash)
 	if last == nil || (last.Generation != in.Group.Generation && !resume) {
@@ -206,8 +207,8 @@ func overBudget(in Input, trigger string, nodes int) (why string, until time.Tim
 		trigger, until.Format(time.RFC3339), figures, runs.Ask(in.Group)), until
 }
 
-// dueNodes are the nodes for which a run of the changed nodes is due: all of them, those that can be measured now, and for
-// the others why they cannot.
+// dueNodes are the nodes for which a run of the changed nodes is due: all of them, those that can be measured now, and
+// for the others why they cannot.
 func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in Input) (due, ready, waiting []string) {
 	aborted := last.Phase == v1alpha1.RunPhaseAborted
 	for i := range nodes {

@@ -29,8 +29,8 @@ func nodesInModes(modes map[string]int) map[string][]string {
 	return out
 }
 
-// TestMixedModesAreFound: of all groups of up to four modes, one is mixed exactly where two of its modes contradict, and no odd
-// mode is one that the majority does not contradict.
+// TestMixedModesAreFound: of all groups of up to four modes, one is mixed exactly where two of its modes contradict,
+// and no odd mode is one that the majority does not contradict.
 func TestMixedModesAreFound(t *testing.T) {
 	all := []string{"SPX/NPS1", "SPX/NPS4", "CPX/NPS1", "CPX/NPS4", "SPX/unknown", "CPX/unknown", "unknown/NPS1", "unknown/NPS4", "mixed", "unknown", "NotApplicable"}
 	m := mixtureOf(t, propPartition)

@@ -21,8 +21,8 @@ func (f *fitting) rules(in Input) {
 	f.firmware(in)
 }
 
-// nodefacts.ContainerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the container's is not
-// known, the driver is held against the host's.
+// nodefacts.ContainerROCm holds the ROCm of each run's container against the node's GPUs and driver; where the
+// container's is not known, the driver is held against the host's.
 func (f *fitting) containerROCm(in Input) {
 	inContainer := make(map[string]string, len(in.Outcomes))
 	for i := range in.Outcomes {
@@ -59,8 +59,8 @@ func (f *fitting) containerROCm(in Input) {
 	apart.each(remark(v1alpha1.ReasonDriverMismatch))
 }
 
-// firmware that differs is a remark; a fault where some nodes need HSA_NO_SCRATCH_RECLAIM and others do not, so that a job
-// without it fails on some nodes only.
+// firmware that differs is a remark; a fault where some nodes need HSA_NO_SCRATCH_RECLAIM and others do not, so that a
+// job without it fails on some nodes only.
 func (f *fitting) firmware(in Input) {
 	if len(in.Census[propGFX]) > 1 {
 		return // other models have other firmware, and their mixture is said already

@@ -24,8 +24,8 @@ func (w *world) gpuJob(node, gpus string) *corev1.Pod {
 	return pod
 }
 
-// TestJobIsLeftAlone: with run.nodes Idle no run starts on a node where a job holds some of the GPUs, the job goes on, and the run
-// starts once it has ended.
+// TestJobIsLeftAlone: with run.nodes Idle no run starts on a node where a job holds some of the GPUs, the job goes on,
+// and the run starts once it has ended.
 func TestJobIsLeftAlone(t *testing.T) {
 	w := newWorld(t, 2, func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode = 4 })
 	job := w.gpuJob(w.nodes[0], "2")
@@ -51,7 +51,8 @@ func TestJobIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestBusyNodeIsSkipped: past the start's deadline the node is Skipped, with the job named, and tried again by itself later.
+// TestBusyNodeIsSkipped: past the start's deadline the node is Skipped, with the job named, and tried again by itself
+// later.
 func TestBusyNodeIsSkipped(t *testing.T) {
 	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) { g.Spec.RanksPerNode = 4 })
 	job := w.gpuJob(w.nodes[0], "1")

@@ -96,7 +96,8 @@ func TestForegroundDeletion(t *testing.T) {
 	w.wantGone()
 }
 
-// TestOldFinalizer: a group of an earlier version is freed of its finalizer while it lives, so that it never waits for a manager.
+// TestOldFinalizer: a group of an earlier version is freed of its finalizer while it lives, so that it never waits for
+// a manager.
 func TestOldFinalizer(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.update(func(g *v1alpha1.CommGroup) { g.Finalizers = []string{v1alpha1.Finalizer} })

@@ -306,7 +306,8 @@ func TestTwoGroupsGateOneNode(t *testing.T) {
 	a.wantMarks(bad, "passed")
 }
 
-// TestSweep: a group that was deleted while no manager was there leaves marks, which the sweeper removes; those of others stay.
+// TestSweep: a group that was deleted while no manager was there leaves marks, which the sweeper removes; those of
+// others stay.
 func TestSweep(t *testing.T) {
 	w := gatingWorld(t, 2, nil)
 	bad := w.nodes[0]
@@ -321,7 +322,8 @@ func TestSweep(t *testing.T) {
 	w.wantMarks(w.nodes[1], "")
 }
 
-// TestGatingWithoutTheRight: an install without config/gating may not patch Nodes. The status says so, and all else works.
+// TestGatingWithoutTheRight: an install without config/gating may not patch Nodes. The status says so, and all else
+// works.
 func TestGatingWithoutTheRight(t *testing.T) {
 	const user = "system:serviceaccount:commgroup-system:plain"
 	subject := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}

@@ -23,8 +23,8 @@ const (
 	unknown = metav1.ConditionUnknown
 )
 
-// pastStartDeadline is startDeadlineSeconds (600 s) and more: the API server stamps objects by its own clock, which goes on
-// while the test's stands.
+// pastStartDeadline is startDeadlineSeconds (600 s) and more: the API server stamps objects by its own clock, which
+// goes on while the test's stands.
 const pastStartDeadline = 700 * time.Second
 
 func (w *world) configMap() *corev1.ConfigMap {

@@ -28,7 +28,8 @@ type aheadClock time.Duration
 func (c aheadClock) Now() time.Time                  { return time.Now().Add(time.Duration(c)) }
 func (c aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// TestWatchesDriveARun lets a real manager with its cache and its own permissions do everything: nobody calls Reconcile.
+// TestWatchesDriveARun lets a real manager with its cache and its own permissions do everything: nobody calls
+// Reconcile.
 func TestWatchesDriveARun(t *testing.T) {
 	w := gatingWorld(t, 2, nil)
 	cfg := rest.CopyConfig(restConfig)

@@ -49,8 +49,8 @@ func (w *world) freeAddress() string {
 	return l.Addr().String()
 }
 
-// startManager runs a manager with its metrics as cmd/manager has them, and the manager's own permissions. All managers of a
-// process share one registry of metrics, so that the collector is taken out of it when the manager ends.
+// startManager runs a manager with its metrics as cmd/manager has them, and the manager's own permissions. All managers
+// of a process share one registry of metrics, so that the collector is taken out of it when the manager ends.
 func (w *world) startManager(address string, reconcile bool) (collector *metrics.Collector, stop func()) {
 	w.Helper()
 	cfg := rest.CopyConfig(restConfig)

@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers"
 )
 
-// TestNamespacedCache: a manager that serves some namespaces neither reads nor watches CommGroups of others; CommNodes, which are in no
-// namespace, it has all the same.
+// TestNamespacedCache: a manager that serves some namespaces neither reads nor watches CommGroups of others; CommNodes,
+// which are in no namespace, it has all the same.
 func TestNamespacedCache(t *testing.T) {
 	served, other := newWorld(t, 1, nil), newWorld(t, 1, nil)
 	served.reportAllFacts()

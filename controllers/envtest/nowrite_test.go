@@ -40,8 +40,8 @@ func (w *writes) Delete(ctx context.Context, o client.Object, opts ...client.Del
 	return w.Client.Delete(ctx, o, opts...)
 }
 
-// TestTwoReconcilesInARowMakeNoWrite: what the API server adds to an object by default is no reason to write it again, and what somebody
-// changes is.
+// TestTwoReconcilesInARowMakeNoWrite: what the API server adds to an object by default is no reason to write it again,
+// and what somebody changes is.
 func TestTwoReconcilesInARowMakeNoWrite(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.running()

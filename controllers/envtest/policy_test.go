@@ -72,7 +72,8 @@ func writeRun(t *testing.T, c client.Client, w *world, node string) error {
 	return c.Status().Patch(t.Context(), ct, client.MergeFrom(base))
 }
 
-// TestAgentsWriteTheirOwnNodeOnly proves with real tokens that a monitor or run pod of one node cannot speak for another.
+// TestAgentsWriteTheirOwnNodeOnly proves with real tokens that a monitor or run pod of one node cannot speak for
+// another.
 func TestAgentsWriteTheirOwnNodeOnly(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.running() // with run pods come the account and its role binding

@@ -32,8 +32,8 @@ func (w *world) second(name string, nodes []string, change func(*v1alpha1.CommGr
 	return &other
 }
 
-// TestTwoGroupsOneConfigMap: who comes second overwrites nothing and is told whose it is; once the first lets go of the name,
-// the second publishes.
+// TestTwoGroupsOneConfigMap: who comes second overwrites nothing and is told whose it is; once the first lets go of the
+// name, the second publishes.
 func TestTwoGroupsOneConfigMap(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	for _, name := range []string{"-a", "-b"} {
@@ -178,7 +178,8 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 	}
 }
 
-// TestWithdrawnAcceptance: who no longer accepts a loss has it out of what jobs take, also under a former name and though no run passes.
+// TestWithdrawnAcceptance: who no longer accepts a loss has it out of what jobs take, also under a former name and
+// though no run passes.
 func TestWithdrawnAcceptance(t *testing.T) {
 	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) {
 		g.Spec.LowPrecision = v1alpha1.LowPrecisionSpec{Mode: v1alpha1.FeaturePreferred, Collectives: []string{"AllToAll"}}

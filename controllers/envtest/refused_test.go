@@ -31,7 +31,8 @@ func (w *world) reconcileRefused() {
 	testkit.WantRefusedResult(w.T, result.RequeueAfter, err)
 }
 
-// TestCommTasksOfAnEarlierGroupAreReplaced: what `kubectl delete --cascade=orphan` left behind stands in no later group's way.
+// TestCommTasksOfAnEarlierGroupAreReplaced: what `kubectl delete --cascade=orphan` left behind stands in no later
+// group's way.
 func TestCommTasksOfAnEarlierGroupAreReplaced(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.settle()

@@ -287,8 +287,8 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 	refused(t, asManager.Patch(ctx, suspended, client.MergeFrom(run), dry), "but its labels, owners and status")
 }
 
-// TestStolenManagerTokenLeavesFinalizers: with one an object, and its namespace, would stay for ever; without one that someone relies
-// on it would go too early.
+// TestStolenManagerTokenLeavesFinalizers: with one an object, and its namespace, would stay for ever; without one that
+// someone relies on it would go too early.
 func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()
@@ -378,8 +378,8 @@ func TestGatingChangesNoOtherStatus(t *testing.T) {
 	}
 }
 
-// TestAgentsKeepToTheirPart: a compromised run image holds its pod's token, which must not tell lies about the node; nor a monitor
-// about a run.
+// TestAgentsKeepToTheirPart: a compromised run image holds its pod's token, which must not tell lies about the node;
+// nor a monitor about a run.
 func TestAgentsKeepToTheirPart(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()

@@ -15,8 +15,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers"
 )
 
-// namespacedManager is a manager's account that has its rights in the world's namespace by a RoleBinding there, as in namespaced
-// mode; without it nothing of the namespace can be read.
+// namespacedManager is a manager's account that has its rights in the world's namespace by a RoleBinding there, as in
+// namespaced mode; without it nothing of the namespace can be read.
 func (w *world) namespacedManager() (client.Client, *rbacv1.RoleBinding) {
 	w.Helper()
 	user := "system:serviceaccount:commgroup-system:" + w.ns
@@ -64,7 +64,8 @@ func (w *world) endNamespace() {
 	}
 }
 
-// TestMarksOfAGoneNamespace: a namespace takes the manager's rights in it along. A group's marks go then, and at no refusal before.
+// TestMarksOfAGoneNamespace: a namespace takes the manager's rights in it along. A group's marks go then, and at no
+// refusal before.
 func TestMarksOfAGoneNamespace(t *testing.T) {
 	w := gatingWorld(t, 2, nil)
 	bad := w.nodes[0]

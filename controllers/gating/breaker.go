@@ -22,7 +22,8 @@ const (
 // defaultGatingMaxPercent is that of the API, for objects that were written before it had one.
 const defaultGatingMaxPercent = 20
 
-// leastForShare is of how many members a share is taken at least: two of the first three that report are no sign of anything.
+// leastForShare is of how many members a share is taken at least: two of the first three that report are no sign of
+// anything.
 const leastForShare = 20
 
 // breaker is gating's circuit breaker: it opens where more members failed than can each be at fault by themselves.
@@ -41,14 +42,14 @@ type breaker struct {
 // allowed is how many of n members may fail.
 func (b *breaker) allowed(n int) int { return max(1, n*b.percent/100) }
 
-// measured is of how many members the share is taken: while a run begins, those that have not reported must not hide that
-// all that have did fail.
+// measured is of how many members the share is taken: while a run begins, those that have not reported must not hide
+// that all that have did fail.
 func (b *breaker) measured() int { return min(b.members, max(b.failed+b.passed, leastForShare)) }
 
 func (b *breaker) tooMany() bool { return b.failed > b.allowed(b.measured()) }
 
-// open says whether no further node is marked. An open breaker closes by results alone, of a run that is over: a run that
-// begins takes all results away, and a reboot its node's, and neither shows that the cause is mended.
+// open says whether no further node is marked. An open breaker closes by results alone, of a run that is over: a run
+// that begins takes all results away, and a reboot its node's, and neither shows that the cause is mended.
 func (b *breaker) open() bool { return b.tooMany() || b.wasOpen && !b.cleared() }
 
 func (b *breaker) cleared() bool {
@@ -65,8 +66,8 @@ func newBreaker(in *Input) breaker {
 	return b
 }
 
-// breakerOpen says whether no further node is marked. Where the members could not be selected nothing is known of them, and it
-// stays as it was.
+// breakerOpen says whether no further node is marked. Where the members could not be selected nothing is known of them,
+// and it stays as it was.
 func (g *look) breakerOpen() bool {
 	if !g.in.MembersKnown {
 		return g.breaker.wasOpen

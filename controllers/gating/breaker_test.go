@@ -69,8 +69,8 @@ func (in *Input) reconcile(t *testing.T) (r Result, gated []string) {
 	return r, gated
 }
 
-// TestOnlyResultsCloseTheBreaker: six of ten failed at once. Whatever takes results away (a run that begins, a reboot, another
-// spec) shows nothing of the cause that they share, so that nobody is marked and no event says that it is over.
+// TestOnlyResultsCloseTheBreaker: six of ten failed at once. Whatever takes results away (a run that begins, a reboot,
+// another spec) shows nothing of the cause that they share, so that nobody is marked and no event says that it is over.
 func TestOnlyResultsCloseTheBreaker(t *testing.T) {
 	failed := []int{0, 1, 2, 3, 4, 5}
 	rest := []int{6, 7, 8, 9}
@@ -147,7 +147,8 @@ func (in *Input) closedAll(verdict v1alpha1.Verdict, nodes ...int) {
 	}
 }
 
-// TestRunsAfterAnOpenBreakerMarkNobody: night after night the same driver fails the same nodes, in any order of reports.
+// TestRunsAfterAnOpenBreakerMarkNobody: night after night the same driver fails the same nodes, in any order of
+// reports.
 func TestRunsAfterAnOpenBreakerMarkNobody(t *testing.T) {
 	in := gateWorld()
 	in.fail(0, 1, 2, 3, 4, 5)
@@ -172,8 +173,8 @@ func TestRunsAfterAnOpenBreakerMarkNobody(t *testing.T) {
 	}
 }
 
-// TestTheShareIsOfWhatWasMeasured: the first run of a hundred fails everywhere. It must not go on marking until 20 % of the pool is
-// gone; a few failures among many that passed are no reason to stop.
+// TestTheShareIsOfWhatWasMeasured: the first run of a hundred fails everywhere. It must not go on marking until 20 % of
+// the pool is gone; a few failures among many that passed are no reason to stop.
 func TestTheShareIsOfWhatWasMeasured(t *testing.T) {
 	play := func(bad func(i int) bool) (gated []string, opened bool) {
 		in := gateWorldOf(100)
@@ -245,8 +246,8 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 	}
 }
 
-// TestADryRunJudgesAsEnforce plays the same random histories in both modes: at each time the dry run names whom Enforce has marked, its
-// breaker is as Enforce's, and it writes nothing.
+// TestADryRunJudgesAsEnforce plays the same random histories in both modes: at each time the dry run names whom Enforce
+// has marked, its breaker is as Enforce's, and it writes nothing.
 func TestADryRunJudgesAsEnforce(t *testing.T) {
 	named, opened, lifted := 0, 0, 0
 	for seed := range uint64(60) {

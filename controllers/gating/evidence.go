@@ -145,8 +145,8 @@ func wouldStand(node *corev1.Node, ct *v1alpha1.CommTask) *Statement {
 	return s
 }
 
-// measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and every
-// pass, waits for the run's end; what a node's agent saw by itself counts at once.
+// measured is what the last run showed of the node. A verdict that rests on a comparison with the other nodes, and
+// every pass, waits for the run's end; what a node's agent saw by itself counts at once.
 func (g *look) measured(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode) evidence {
 	o, run := j.outcome, g.in.Run
 	if o == nil || run == nil || ct == nil || ct.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.Group.Generation {
@@ -181,8 +181,9 @@ func (g *look) measured(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode)
 	return seenNothing
 }
 
-// rebootedUnseen says whether what was measured was so on another boot than the kubelet's, and the node's monitor, which alone could
-// say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a reboot its driver may be gone.
+// rebootedUnseen says whether what was measured was so on another boot than the kubelet's, and the node's monitor,
+// which alone could say that nothing was rebooted (a container's kernel may have an id of its own), is silent: after a
+// reboot its driver may be gone.
 func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode) bool {
 	was := ""
 	switch {
@@ -196,8 +197,8 @@ func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.Com
 	return was != "" && is != "" && was != is
 }
 
-// measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot before the
-// assignment does; a container with a kernel of its own reports an id that is never the node's.
+// measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot
+// before the assignment does; a container with a kernel of its own reports an id that is never the node's.
 func measuredBoot(ct *v1alpha1.CommTask, cn *v1alpha1.CommNode, o *judge.Outcome) string {
 	if r := o.Report; r != nil && cn != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
 		return r.BootID
@@ -208,8 +209,8 @@ func measuredBoot(ct *v1alpha1.CommTask, cn *v1alpha1.CommNode, o *judge.Outcome
 	return ""
 }
 
-// passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it failed, its culprits
-// were found, and what was left without them, the node in it, was then judged as a whole.
+// passedInGroup says whether the group's stage clears the node: there is none; or it passed with the node; or it
+// failed, its culprits were found, and what was left without them, the node in it, was then judged as a whole.
 func (g *look) passedInGroup(ct *v1alpha1.CommTask) bool {
 	s := g.in.Span
 	if g.in.Group.Spec.Span != v1alpha1.SpanGroup && s == nil {
@@ -225,14 +226,14 @@ func (g *look) passedInGroup(ct *v1alpha1.CommTask) bool {
 	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found && s.SpeedJudged && g.meshPassed()
 }
 
-// meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no test without
-// the culprits shows that they are all.
+// meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no
+// test without the culprits shows that they are all.
 func (g *look) meshPassed() bool {
 	return stage.MeshPassed(g.in.Group.Spec.Mesh, g.in.Span.Tests)
 }
 
-// heldAgain says whether what a Fail statement rests on was looked at again: where a node was slow beside others, or lost bandwidth, it
-// takes others, or a baseline, to say that it no longer is.
+// heldAgain says whether what a Fail statement rests on was looked at again: where a node was slow beside others, or
+// lost bandwidth, it takes others, or a baseline, to say that it no longer is.
 func (g *look) heldAgain(j *judged) bool {
 	if j.own == nil || j.own.Verdict != v1alpha1.VerdictFail {
 		return true
@@ -269,8 +270,8 @@ func originKnown(cn *v1alpha1.CommNode, simulated bool) bool {
 	return simulated || cn != nil && cn.Status.Facts != nil && cn.Status.Facts.Origin == v1alpha1.OriginHardware
 }
 
-// gpusReplaced says whether the node has other GPUs than those of the statement. Fewer are no repair: one that fell off the
-// bus is lost, not replaced.
+// gpusReplaced says whether the node has other GPUs than those of the statement. Fewer are no repair: one that fell off
+// the bus is lost, not replaced.
 func gpusReplaced(was string, cn *v1alpha1.CommNode, now time.Time) bool {
 	if was == "" || !nodefacts.Hold(cn, now) {
 		return false

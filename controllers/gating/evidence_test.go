@@ -35,8 +35,8 @@ func (in *Input) manyLeft(set string) {
 	in.Span.LeftSet = set
 }
 
-// TestAComparisonIsLiftedByAComparison: a node that failed beside others, or beside what it was, stays marked where it passed and was
-// held against nothing; what failed otherwise is lifted.
+// TestAComparisonIsLiftedByAComparison: a node that failed beside others, or beside what it was, stays marked where it
+// passed and was held against nothing; what failed otherwise is lifted.
 func TestAComparisonIsLiftedByAComparison(t *testing.T) {
 	const span, nodes, before = "over the nodes", "between nodes", "with a baseline"
 	rests := map[string][]string{ // on what it takes to lift it, without a group's stage and with one

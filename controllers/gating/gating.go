@@ -39,8 +39,8 @@ type Mark struct {
 	Why string
 }
 
-// maxMarksAtOnce bounds the Nodes that one reconcile writes: a group of thousands that turns gating on must not take the API
-// server's time from everyone else. The next reconcile goes on.
+// maxMarksAtOnce bounds the Nodes that one reconcile writes: a group of thousands that turns gating on must not take
+// the API server's time from everyone else. The next reconcile goes on.
 const maxMarksAtOnce = 200
 
 // marksPause is between two such reconciles.
@@ -293,7 +293,8 @@ func (g *look) next(j *judged, open bool) nextStep {
 	return next
 }
 
-// step decides for one node, and carries it out; a dry run only keeps whom Enforce would hold marked, and lifts what stands on the node.
+// step decides for one node, and carries it out; a dry run only keeps whom Enforce would hold marked, and lifts what
+// stands on the node.
 func (g *look) step(j *judged, open bool) {
 	next := g.next(j, open)
 	ends := Quiet // what it tells people that the statement says Fail no more
@@ -403,8 +404,8 @@ func (g *look) statement(j *judged, verdict v1alpha1.Verdict) Statement {
 	return s
 }
 
-// sameStatement says whether a new statement on the same Node adds nothing: the same cause and the same actions. Run, time
-// and figures of a repetition are no news, or every scheduled run would write to each node.
+// sameStatement says whether a new statement on the same Node adds nothing: the same cause and the same actions. Run,
+// time and figures of a repetition are no news, or every scheduled run would write to each node.
 func sameStatement(old, next *Statement) bool {
 	known := func(was, is string) bool { return is == "" || was == is }
 	return old.Verdict == next.Verdict && old.Reason == next.Reason && old.Group == next.Group &&

@@ -19,8 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// gateWorld is ten members that passed a finished run in a group that may mark nodes; n0 is the one under test. Two of ten
-// may be gated at once.
+// gateWorld is ten members that passed a finished run in a group that may mark nodes; n0 is the one under test. Two of
+// ten may be gated at once.
 func gateWorld() *Input { return gateWorldOf(10) }
 
 func gateWorldOf(members int) *Input {
@@ -96,8 +96,8 @@ func did(r *Result, in *Input, i int) string {
 	return ""
 }
 
-// gatingCases has for every evidence how it comes about, and what then happens to a node without a statement, with Pass, and
-// with Fail.
+// gatingCases has for every evidence how it comes about, and what then happens to a node without a statement, with
+// Pass, and with Fail.
 var gatingCases = map[evidence][]struct {
 	name             string
 	change           func(in *Input)

@@ -16,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// Statement is what one group's gating holds of one node. It stands in an annotation of the Node, one for each group, so
-// that no group lifts another one's mark. All marks of the Node follow from its statements alone.
+// Statement is what one group's gating holds of one node. It stands in an annotation of the Node, one for each group,
+// so that no group lifts another one's mark. All marks of the Node follow from its statements alone.
 type Statement struct {
 	// Verdict is Fail, which marks the node, or Pass, which says that it was validated.
 	Verdict v1alpha1.Verdict `json:"verdict"`
@@ -123,7 +123,8 @@ type condition struct {
 	reason, message string
 }
 
-// conditionsOf are the two conditions that a verdict is told by: they differ in their polarity only (docs/decisions/0020).
+// conditionsOf are the two conditions that a verdict is told by: they differ in their polarity only
+// (docs/decisions/0020).
 func conditionsOf(verdict v1alpha1.Verdict, message string) (validated, problem condition) {
 	if verdict == v1alpha1.VerdictPass {
 		return condition{corev1.ConditionTrue, v1alpha1.ReasonCommPassed, message}, condition{corev1.ConditionFalse, v1alpha1.ReasonCommPassed, message}
@@ -131,8 +132,8 @@ func conditionsOf(verdict v1alpha1.Verdict, message string) (validated, problem 
 	return condition{corev1.ConditionFalse, v1alpha1.ReasonCommFailed, message}, condition{corev1.ConditionTrue, v1alpha1.ReasonCommFailed, message}
 }
 
-// marksFor are the marks that follow from the statements: the node is failed while one group at least holds it so, and no mark then
-// says that it passed.
+// marksFor are the marks that follow from the statements: the node is failed while one group at least holds it so, and
+// no mark then says that it passed.
 func marksFor(statements map[string]Statement) marks {
 	var m marks
 	verdict := v1alpha1.VerdictPass

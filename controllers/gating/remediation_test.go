@@ -11,8 +11,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// remediated are the conditions of a Node that AMD's Auto Node Remediation starts a workflow for: those that are True and whose type
-// is in its ConfigMap (ROCm/gpu-operator@6df13c1, internal/controllers/remediation_handler.go, validateNodeConditions).
+// remediated are the conditions of a Node that AMD's Auto Node Remediation starts a workflow for: those that are True
+// and whose type is in its ConfigMap (ROCm/gpu-operator@6df13c1, internal/controllers/remediation_handler.go,
+// validateNodeConditions).
 func remediated(node *corev1.Node, mapped ...corev1.NodeConditionType) []corev1.NodeConditionType {
 	var out []corev1.NodeConditionType
 	for i := range node.Status.Conditions {
@@ -23,8 +24,8 @@ func remediated(node *corev1.Node, mapped ...corev1.NodeConditionType) []corev1.
 	return out
 }
 
-// TestRemediationOfBadNodesOnly: mapped by CommProblem a node is remediated while a group holds it failed, and only then. Mapped by
-// CommValidated, which the documentation forbids, the good ones would be.
+// TestRemediationOfBadNodesOnly: mapped by CommProblem a node is remediated while a group holds it failed, and only
+// then. Mapped by CommValidated, which the documentation forbids, the good ones would be.
 func TestRemediationOfBadNodesOnly(t *testing.T) {
 	const problem, validated = v1alpha1.NodeConditionCommProblem, v1alpha1.NodeConditionCommValidated
 	text := func(verdict v1alpha1.Verdict, actions ...v1alpha1.GatingAction) string {

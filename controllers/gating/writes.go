@@ -14,9 +14,9 @@ import (
 // Patches are what makes a Node carry the annotations given (nil removes one) and the marks that then follow from all
 // its statements: a JSON merge patch of the Node, and a strategic merge patch of its status. Nil where nothing changes.
 //
-// The first holds the version that was read, since a merge patch replaces the list of taints as a whole: a taint that someone
-// else set meanwhile must not be lost. The second merges by the conditions' types and holds the UID, so that a Node made
-// anew under the name is left alone.
+// The first holds the version that was read, since a merge patch replaces the list of taints as a whole: a taint that
+// someone else set meanwhile must not be lost. The second merges by the conditions' types and holds the UID, so that a
+// Node made anew under the name is left alone.
 func Patches(node *corev1.Node, annotations map[string]*string, now time.Time) (object, status []byte, err error) {
 	next := maps.Clone(node.Annotations)
 	if next == nil {
@@ -69,7 +69,8 @@ func Patches(node *corev1.Node, annotations map[string]*string, now time.Time) (
 	return object, status, err
 }
 
-// conditionPatch sets or removes a condition. Its heartbeat is the time of the change: nothing is written to say that nothing changed.
+// conditionPatch sets or removes a condition. Its heartbeat is the time of the change: nothing is written to say that
+// nothing changed.
 func conditionPatch(node *corev1.Node, kind corev1.NodeConditionType, want condition, now time.Time) map[string]any {
 	patch := map[string]any{"type": kind}
 	if want.status == "" {

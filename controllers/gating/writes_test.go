@@ -103,7 +103,8 @@ func TestOtherActionsAreWrittenForWhatStands(t *testing.T) {
 	}
 }
 
-// TestStatementsBootIsTheNodes: an agent in a container with a kernel of its own reports an id that is never the node's.
+// TestStatementsBootIsTheNodes: an agent in a container with a kernel of its own reports an id that is never the
+// node's.
 func TestStatementsBootIsTheNodes(t *testing.T) {
 	in := gateWorld()
 	in.CommTasks["n0"].Status.Run.BootID = "kernel-of-the-container"

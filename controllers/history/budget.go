@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// Budget is the budget of today before this run: what is left of an earlier day's does not carry over. Nil without a limit.
-// Where there was none so far, the history tells what today's runs have used.
+// Budget is the budget of today before this run: what is left of an earlier day's does not carry over. Nil without a
+// limit. Where there was none so far, the history tells what today's runs have used.
 func Budget(status *state.Status, limit int64, now time.Time) *v1alpha1.BudgetStatus {
 	if limit <= 0 {
 		return nil

@@ -19,8 +19,8 @@ import (
 const (
 	// MaxRuns is how many runs status.history holds.
 	MaxRuns = 10
-	// KeptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what the trend
-	// and the budget's estimate rest on.
+	// KeptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what the
+	// trend and the budget's estimate rest on.
 	KeptWhole = 5
 	// minTrendRuns is how many runs it takes to see a direction.
 	minTrendRuns = 3
@@ -110,8 +110,8 @@ func summaryOf(status *state.Status, end *End) v1alpha1.RunSummary {
 	return out
 }
 
-// GroupFigure is what the group reached before anybody was left out, in MB/s, and on how many nodes; where that was not measured,
-// what the group that is left did.
+// GroupFigure is what the group reached before anybody was left out, in MB/s, and on how many nodes; where that was not
+// measured, what the group that is left did.
 func GroupFigure(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
 	first := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool { return t.Kind == v1alpha1.TestGroup })
 	if first >= 0 && span.Tests[first].BusBandwidthMBps != nil {
@@ -126,7 +126,8 @@ func GroupFigure(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
 	return nil, 0
 }
 
-// trend says where the bandwidth points, of nodes alone and over the group: the one that falls counts before the one that rises.
+// trend says where the bandwidth points, of nodes alone and over the group: the one that falls counts before the one
+// that rises.
 func trend(history []v1alpha1.RunSummary) v1alpha1.Trend {
 	alone := trendOver(history, func(h *v1alpha1.RunSummary) (*int64, string) { return h.BusBandwidthMBps, h.Headline })
 	over := trendOver(history, func(h *v1alpha1.RunSummary) (*int64, string) {
@@ -140,8 +141,8 @@ func trend(history []v1alpha1.RunSummary) v1alpha1.Trend {
 	return v1alpha1.TrendUnknown
 }
 
-// trendOver is the trend of one figure over the runs that measured the same as the newest, under the same baseline key. It is the
-// median slope over all pairs of runs, so that one odd run among several gives no direction.
+// trendOver is the trend of one figure over the runs that measured the same as the newest, under the same baseline key.
+// It is the median slope over all pairs of runs, so that one odd run among several gives no direction.
 func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) (mbps *int64, what string)) v1alpha1.Trend {
 	var values []int64 // the newest first
 	var key, newest string

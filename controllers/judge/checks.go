@@ -27,8 +27,8 @@ type Place struct {
 	transport string
 }
 
-// PlaceOfMembers is what all outcomes have in common. transport is what carried the data between them, for series that do not
-// say it themselves.
+// PlaceOfMembers is what all outcomes have in common. transport is what carried the data between them, for series that
+// do not say it themselves.
 func PlaceOfMembers(outcomes []Outcome, transport string) Place {
 	var models, partitions, flavors, imitated []string
 	for i := range outcomes {
@@ -63,9 +63,9 @@ func (p Place) of(s *v1alpha1.SpanResultSeries) reference.Place {
 	return at
 }
 
-// SpanChecks holds the results over several nodes against the thresholds with span Group and against the references. Of a
-// dimension of the mesh the slowest communicator counts, and only thresholds that name its ranks or nodes hold for it.
-// The worst checks come first. A step is slow where checks.Of finds an enforced one that is not met.
+// SpanChecks holds the results over several nodes against the thresholds with span Group and against the references. Of
+// a dimension of the mesh the slowest communicator counts, and only thresholds that name its ranks or nodes hold for
+// it. The worst checks come first. A step is slow where checks.Of finds an enforced one that is not met.
 func SpanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries, place Place) []v1alpha1.PerformanceCheck {
 	var dimensions []string
 	for i := range series {
@@ -115,8 +115,8 @@ func spanMeasurements(s *v1alpha1.SpanResultSeries) []reference.Measurement {
 	return out
 }
 
-// AggregateChecks are the worst checks over all: of the nodes' own, of each measurement the worst node's, then those over
-// several nodes and against the baseline.
+// AggregateChecks are the worst checks over all: of the nodes' own, of each measurement the worst node's, then those
+// over several nodes and against the baseline.
 func AggregateChecks(outcomes []Outcome, others ...[]v1alpha1.PerformanceCheck) []v1alpha1.PerformanceCheck {
 	type measurement struct{ source, name string }
 	at := map[measurement]int{}

@@ -80,7 +80,8 @@ func TestSpanChecks(t *testing.T) {
 	}
 }
 
-// TestMeshThresholds: only those that name ranks or nodes hold for a dimension of the mesh, and the slowest communicator counts.
+// TestMeshThresholds: only those that name ranks or nodes hold for a dimension of the mesh, and the slowest
+// communicator counts.
 func TestMeshThresholds(t *testing.T) {
 	mesh := acceptanceSeries(400_000)
 	mesh.Dimension, mesh.Communicators, mesh.Ranks, mesh.Nodes, mesh.Slowest, mesh.MinBusBandwidthMBps = "tp", 2, 8, 1, "tp/1", []int64{1, 250_000}

@@ -16,7 +16,8 @@ import (
 // minNodesForMedian is the least number of nodes of a kind whose median says what is usual.
 const minNodesForMedian = 3
 
-// Kind of a node: a healthy one of another kind is as much slower as its links are. Fields that are not known are empty.
+// Kind of a node: a healthy one of another kind is as much slower as its links are. Fields that are not known are
+// empty.
 type Kind struct {
 	GPUModel, Partition string
 	Ranks               int32
@@ -32,9 +33,10 @@ type point struct {
 	sizeBytes, busBWMBps int64
 }
 
-// AgainstMedian fails the nodes that passed by themselves but whose bus bandwidth at the largest size stays below the given share
-// of the median of the members of their kind. It marks those that passed and were held against none. Only Baseline is compared: a
-// setting that is in effect on some nodes is no slow node, and each node holds its variants against its own Baseline.
+// AgainstMedian fails the nodes that passed by themselves but whose bus bandwidth at the largest size stays below the
+// given share of the median of the members of their kind. It marks those that passed and were held against none. Only
+// Baseline is compared: a setting that is in effect on some nodes is no slow node, and each node holds its variants
+// against its own Baseline.
 func AgainstMedian(out []Outcome, minPercent int32) {
 	if minPercent <= 0 {
 		return

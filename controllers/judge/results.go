@@ -42,7 +42,8 @@ func Libraries(outcomes []Outcome) []v1alpha1.RunLibrary {
 	return out[:min(len(out), maxLibraries)]
 }
 
-// AggregateResults makes one series over all nodes of each (variant, collective, datatype, placement), in the plan's order.
+// AggregateResults makes one series over all nodes of each (variant, collective, datatype, placement), in the plan's
+// order.
 func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 	type column struct {
 		latencyNanoseconds, busBandwidthMBps []int64
@@ -132,8 +133,8 @@ func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 	return out
 }
 
-// Headline is Baseline AllReduce at the largest size, of the first datatype that was measured, out of place where it was
-// measured so.
+// Headline is Baseline AllReduce at the largest size, of the first datatype that was measured, out of place where it
+// was measured so.
 func Headline(results []v1alpha1.GroupResultSeries) *v1alpha1.Headline {
 	var found *v1alpha1.Headline
 	for _, r := range results {

@@ -79,7 +79,8 @@ type Outcome struct {
 	Kind Kind
 	// SpeedNotJudged is the group's stage's: why its speed was held against nothing.
 	SpeedNotJudged v1alpha1.SpeedNotJudged
-	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the spec asks for it.
+	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the spec
+	// asks for it.
 	Uncompared bool
 }
 

@@ -115,8 +115,8 @@ func MostGPUs(members []decision.Member) int64 {
 	return most
 }
 
-// UnknownNames says which of members.nodeNames are no nodes, as a sentence to add; empty where all are. A name may stand
-// there before its node joins, so that it is no error; but a mistyped one must not go unseen.
+// UnknownNames says which of members.nodeNames are no nodes, as a sentence to add; empty where all are. A name may
+// stand there before its node joins, so that it is no error; but a mistyped one must not go unseen.
 func UnknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 	if len(spec.Members.NodeNames) == 0 {
 		return ""
@@ -137,8 +137,8 @@ func UnknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 	return " No node has the name " + words.SomeNames(unknown, 5) + " (members.nodeNames)."
 }
 
-// TaintRemark is a likely cause where a member has no GPU: a taint of gating, or of the sample's NodeReadinessRule, also keeps a
-// device plugin away that does not tolerate it, and then no run can ever lift it.
+// TaintRemark is a likely cause where a member has no GPU: a taint of gating, or of the sample's NodeReadinessRule,
+// also keeps a device plugin away that does not tolerate it, and then no run can ever lift it.
 func TaintRemark(members ...decision.Member) string {
 	for i := range members {
 		m := &members[i]

@@ -34,8 +34,8 @@ var _ prometheus.Collector = &Collector{}
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) { contract.Describe(contract.Manager, out) }
 
-// Collect implements prometheus.Collector. Where the cache does not answer the scrape fails: no series at all would read as
-// no group.
+// Collect implements prometheus.Collector. Where the cache does not answer the scrape fails: no series at all would
+// read as no group.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	select {
 	case <-c.Elected:

@@ -77,8 +77,8 @@ func (s *sampler) member(t *v1alpha1.CommTask, n *v1alpha1.CommNode, headline *v
 	}
 }
 
-// outcome is the node's own verdict in the run that it is assigned, and its report where that counts: of the run's id and
-// generation, finished, and the node still what was measured.
+// outcome is the node's own verdict in the run that it is assigned, and its report where that counts: of the run's id
+// and generation, finished, and the node still what was measured.
 func outcome(t *v1alpha1.CommTask) (verdict, reason string, report *v1alpha1.NodeRunStatus) {
 	run, r := t.Spec.Run, t.Status.Run
 	switch {

@@ -16,8 +16,8 @@ import (
 // strategy mixed one for each partition mode, such as amd.com/cpx_nps4.
 const amdResources = "amd.com/"
 
-// CountMismatch says where the sources that count a node's GPUs disagree, and names both sides; empty where they agree, or
-// one is not known. resource is the one that the group asks for.
+// CountMismatch says where the sources that count a node's GPUs disagree, and names both sides; empty where they agree,
+// or one is not known. resource is the one that the group asks for.
 func CountMismatch(f *v1alpha1.NodeFacts, node *corev1.Node, resource string) string {
 	if !gpusCertain(f) {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
-// AMD's node labeller writes amd.com/gpu.KIND=VALUE where all GPUs share the value and amd.com/gpu.KIND.VALUE=COUNT where they
-// do not; with the prefix beta.amd.com/ always the second form, and in newer versions both. driver-version,
+// AMD's node labeller writes amd.com/gpu.KIND=VALUE where all GPUs share the value and amd.com/gpu.KIND.VALUE=COUNT
+// where they do not; with the prefix beta.amd.com/ always the second form, and in newer versions both. driver-version,
 // driver-src-version and compute-memory-partition have the first form only (ROCm/k8s-device-plugin
 // cmd/k8s-node-labeller/main.go). It reads the node once, when it starts.
 const (
@@ -21,8 +21,8 @@ const (
 	labelPartition = "amd.com/compute-memory-partition"
 )
 
-// labelledValues are the values of each kind of label, with the number of devices that have each; 0 where no label counts
-// them. Nil where the labeller has written none.
+// labelledValues are the values of each kind of label, with the number of devices that have each; 0 where no label
+// counts them. Nil where the labeller has written none.
 func labelledValues(labels map[string]string) map[string]map[string]int {
 	var out map[string]map[string]int
 	for key, value := range labels {
@@ -50,8 +50,8 @@ func labelledValues(labels map[string]string) map[string]map[string]int {
 	return out
 }
 
-// LabelMismatch says which label of the node contradicts its facts; empty where none does, or a side is not known. Labels
-// only ever are a remark: the facts are what the kernel shows now.
+// LabelMismatch says which label of the node contradicts its facts; empty where none does, or a side is not known.
+// Labels only ever are a remark: the facts are what the kernel shows now.
 func LabelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 	values := labelledValues(labels)
 	if values == nil && labels[labelPartition] == "" {
@@ -107,8 +107,8 @@ func vramMismatch(f *v1alpha1.NodeFacts, sizes map[string]int) string {
 
 var modelWord = regexp.MustCompile(`MI[0-9]+[A-Z]*`)
 
-// sameModel compares the model words (MI300X) in two names. Names without one are not compared. MI250 and MI250X share a
-// device id.
+// sameModel compares the model words (MI300X) in two names. Names without one are not compared. MI250 and MI250X share
+// a device id.
 func sameModel(a, b string) bool {
 	words := func(s string) []string {
 		found := modelWord.FindAllString(strings.ToUpper(s), -1)

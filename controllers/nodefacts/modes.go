@@ -7,8 +7,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// modeHalves are the compute and the memory mode of a partition mode such as SPX/NPS1; "" is not known. One that all GPUs do not
-// share ("mixed"), or that the model does not have, stands for both halves.
+// modeHalves are the compute and the memory mode of a partition mode such as SPX/NPS1; "" is not known. One that all
+// GPUs do not share ("mixed"), or that the model does not have, stands for both halves.
 func modeHalves(mode string) [2]string {
 	compute, memory, two := strings.Cut(mode, "/")
 	if !two {
@@ -23,8 +23,8 @@ func modeHalves(mode string) [2]string {
 	return halves
 }
 
-// ModesContradict compares two partition modes by their halves, each where both are known: a file that could not be read is
-// no other mode.
+// ModesContradict compares two partition modes by their halves, each where both are known: a file that could not be
+// read is no other mode.
 func ModesContradict(a, b string) bool {
 	if a == b {
 		return false
@@ -46,9 +46,9 @@ func ModesContradict(a, b string) bool {
 	return false
 }
 
-// MajorityMode is the mode that most nodes do not contradict, with the number of these nodes, and the modes that do, in the
-// order given. Where no node shows both of its halves, the other stays unknown. "mixed" is nobody's goal: only where there is
-// nothing else.
+// MajorityMode is the mode that most nodes do not contradict, with the number of these nodes, and the modes that do, in
+// the order given. Where no node shows both of its halves, the other stays unknown. "mixed" is nobody's goal: only
+// where there is nothing else.
 func MajorityMode(values map[string][]string, order []string) (majority string, agree int, odd []string) {
 	for _, candidate := range order {
 		if n := NodesInMode(values, candidate); majority == "" || majority == Mixed || candidate != Mixed && n > agree {

@@ -39,8 +39,8 @@ func PlatformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 // kfdTree begins the files that tell which GPUs there are.
 const kfdTree = "sys/class/kfd"
 
-// gpusCertain says whether a GPU that the facts do not show is known not to be there. What could not be read outside of KFD's
-// tree (a NIC's file, the kernel's command line, a GPU's own PCI files) hides none.
+// gpusCertain says whether a GPU that the facts do not show is known not to be there. What could not be read outside of
+// KFD's tree (a NIC's file, the kernel's command line, a GPU's own PCI files) hides none.
 func gpusCertain(f *v1alpha1.NodeFacts) bool {
 	onlyErrors := true // so far
 	for i := range f.Problems {
@@ -69,8 +69,8 @@ func gpusCertain(f *v1alpha1.NodeFacts) bool {
 	return true
 }
 
-// driverPlatform is the driver as the inventory shows it, and its source where the version does not say it: a driver that
-// was built again may keep its version.
+// driverPlatform is the driver as the inventory shows it, and its source where the version does not say it: a driver
+// that was built again may keep its version.
 func driverPlatform(d *v1alpha1.DriverFacts) string {
 	if d.Kind != "NotLoaded" && d.Version == "" && d.SrcVersion == "" {
 		return "" // built in, or unreadable: nothing tells one from another
@@ -155,8 +155,8 @@ func Stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, fac
 		reason = cmp.Or(reason, why)
 		changes = append(changes, fmt.Sprintf("%s was %s and is %s", what, before, after))
 	}
-	// A run that began after a reboot has the new boot id in its report. In a container with a kernel of its own the report's
-	// id is never the node's: then the assignment's has to differ, too.
+	// A run that began after a reboot has the new boot id in its report. In a container with a kernel of its own the
+	// report's id is never the node's: then the assignment's has to differ, too.
 	reported := ""
 	if report != nil {
 		reported = report.BootID

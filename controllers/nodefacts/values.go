@@ -9,7 +9,8 @@ import (
 // Unknown stands for what a node's facts do not tell.
 const Unknown = "unknown"
 
-// ROCmValue is the host's ROCm. Hosts without ROCm are usual, since images bring their own; that is a value of its own, not unknown.
+// ROCmValue is the host's ROCm. Hosts without ROCm are usual, since images bring their own; that is a value of its own,
+// not unknown.
 func ROCmValue(r *v1alpha1.ROCmFacts) string {
 	switch r.State {
 	case "Found":

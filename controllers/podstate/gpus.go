@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GPUs is how many of the resource the pod's containers hold together. Init containers end before them, but for those that
-// go on beside them (restartPolicy Always).
+// GPUs is how many of the resource the pod's containers hold together. Init containers end before them, but for those
+// that go on beside them (restartPolicy Always).
 func GPUs(pod *corev1.Pod, resource string) int64 {
 	var running, starting int64
 	of := func(c *corev1.Container) int64 {

@@ -26,8 +26,8 @@ func Stuck(pod *corev1.Pod, now time.Time) bool {
 	return !pod.DeletionTimestamp.IsZero() && now.After(givenUpAt(pod))
 }
 
-// givenUpAt is when a pod that was told to end is waited for no longer. Its deletion timestamp includes its grace period, which counts
-// up to StuckAfter only: a pod with a grace period of days would hold up every run on its node.
+// givenUpAt is when a pod that was told to end is waited for no longer. Its deletion timestamp includes its grace
+// period, which counts up to StuckAfter only: a pod with a grace period of days would hold up every run on its node.
 func givenUpAt(pod *corev1.Pod) time.Time {
 	at := pod.DeletionTimestamp.Time
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
@@ -41,8 +41,8 @@ func givenUpAt(pod *corev1.Pod) time.Time {
 // maxGraceSeconds keeps a foreign grace period within a Duration.
 const maxGraceSeconds = math.MaxInt64 / int64(time.Second)
 
-// FreeAt is when the last of a node's pods that hold its GPUs is given up, as far as they were told to end; such a pod's own grace counts
-// first. One that was not told is looked at again after StuckAfter.
+// FreeAt is when the last of a node's pods that hold its GPUs is given up, as far as they were told to end; such a
+// pod's own grace counts first. One that was not told is looked at again after StuckAfter.
 func FreeAt(pods []*corev1.Pod, now time.Time) time.Time {
 	at := now
 	for _, pod := range pods {

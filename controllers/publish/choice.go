@@ -66,8 +66,8 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	return out
 }
 
-// leaveOutComputed keeps out what agents compute for each node: the run did not measure the spec's value, and a job on another node
-// needs another.
+// leaveOutComputed keeps out what agents compute for each node: the run did not measure the spec's value, and a job on
+// another node needs another.
 func (c *chosen) leaveOutComputed(spec *v1alpha1.CommGroupSpec) {
 	var names []string
 	c.env = slices.DeleteFunc(slices.Clone(c.env), func(e v1alpha1.EnvVar) bool {

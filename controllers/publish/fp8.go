@@ -14,8 +14,8 @@ import (
 // fp8Prefix begins the variables that switch FP8 transport.
 const fp8Prefix = "RCCL_LOW_PRECISION_ENABLE"
 
-// fp8Publication is what is published of FP8. FP8 changes a job's data, so it goes out only for collectives for which the
-// run confirmed it and whose results are usable, or whose losses the spec accepts (docs/decisions/0007).
+// fp8Publication is what is published of FP8. FP8 changes a job's data, so it goes out only for collectives for which
+// the run confirmed it and whose results are usable, or whose losses the spec accepts (docs/decisions/0007).
 type fp8Publication struct {
 	// withheld says why nothing at all is published; reason goes with it, or with a note about a part that is left out.
 	withheld, reason string
@@ -42,9 +42,9 @@ type lossOf struct {
 	losses     []rcclx.Loss
 }
 
-// provenFP8 decides which collectives get FP8 in the published settings. encodings says that the members' GPUs encode FP8
-// differently: each node's own run cannot show what comes of that between nodes. notWorth says of collectives why FP8 does
-// not pay for them; none where that does not count.
+// provenFP8 decides which collectives get FP8 in the published settings. encodings says that the members' GPUs encode
+// FP8 differently: each node's own run cannot show what comes of that between nodes. notWorth says of collectives why
+// FP8 does not pay for them; none where that does not count.
 func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string, notWorth map[string]string) fp8Publication {
 	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
 		return fp8Publication{}
@@ -244,8 +244,8 @@ func fp8Variables(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, collectives
 	return out
 }
 
-// apply puts the decided FP8 variables in the place of the reported ones. Where none is decided, FP8 is on for nothing: an image or an
-// older object may have switched it on past the spec.
+// apply puts the decided FP8 variables in the place of the reported ones. Where none is decided, FP8 is on for nothing:
+// an image or an older object may have switched it on past the spec.
 func (f fp8Publication) apply(env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	if f.variables == nil {
 		out := slices.Clone(env)

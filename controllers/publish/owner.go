@@ -70,8 +70,8 @@ func variablesOf(cm *corev1.ConfigMap) map[string]string {
 	return variables
 }
 
-// intact says whether a published ConfigMap still holds what its hash is of, both as variables and as a file. Releases before
-// there were several lines of comments hashed the file with its comment.
+// intact says whether a published ConfigMap still holds what its hash is of, both as variables and as a file. Releases
+// before there were several lines of comments hashed the file with its comment.
 func intact(cm *corev1.ConfigMap, hash string) bool {
 	lines := settingLines(variablesOf(cm))
 	conf := cm.Data[confKey]

@@ -16,8 +16,9 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others. What of them may not
-// be published any longer does not: a release without today's rules published it, or the spec accepts or asks for it no longer.
+// Decide decides what the ConfigMap shall hold. Settings of an older run stay while no newer run has proven others.
+// What of them may not be published any longer does not: a release without today's rules published it, or the spec
+// accepts or asks for it no longer.
 func Decide(in Input) Publication {
 	out := decide(in)
 	old := in.Group.Status.Published
@@ -41,7 +42,8 @@ func Decide(in Input) Publication {
 	return in.rewritten(kept, rest, objections)
 }
 
-// rewritten publishes the older run's settings again without FP8: pods that take the ConfigMap by envFrom do not start without it.
+// rewritten publishes the older run's settings again without FP8: pods that take the ConfigMap by envFrom do not start
+// without it.
 func (in *Input) rewritten(kept *corev1.ConfigMap, rest map[string]string, objections []string) Publication {
 	old := in.Group.Status.Published
 	comments := []string{fmt.Sprintf("The settings that run %s proved, less what may not be published any longer.", old.RunID)}
@@ -73,7 +75,8 @@ func switchedOn(variables map[string]string, c rcclx.Collective) bool {
 	return false
 }
 
-// withoutFP8 are the variables with FP8 off where it may not be on any longer, and for each one changed its name and why.
+// withoutFP8 are the variables with FP8 off where it may not be on any longer, and for each one changed its name and
+// why.
 func (in *Input) withoutFP8(variables map[string]string) (rest map[string]string, objections []string) {
 	rest = maps.Clone(variables)
 	for _, name := range words.SortedKeys(variables) {
@@ -98,7 +101,8 @@ func (in *Input) kept() *corev1.ConfigMap {
 	return nil
 }
 
-// mayNotStay names the first published variable that may not be published now, says why, and what to do; empty where all may.
+// mayNotStay names the first published variable that may not be published now, says why, and what to do; empty where
+// all may.
 func mayNotStay(in Input, variables map[string]string) (why, next string) {
 	if name, why := notPublishable(variables); why != "" {
 		return name + " " + why, "Correct runtime.env, or the runtime image where it is not there"
@@ -135,8 +139,8 @@ func (in *Input) fp8Objection(variable string) string {
 	return ""
 }
 
-// withRecorded adds what the run saw that the published settings are of. What a later run did not look at is as it was then, and a
-// loss that was accepted then stands though a later run did not meet it.
+// withRecorded adds what the run saw that the published settings are of. What a later run did not look at is as it was
+// then, and a loss that was accepted then stands though a later run did not meet it.
 func withRecorded(shown rcclx.Usability, recorded []v1alpha1.PublishedLowPrecision, c rcclx.Collective) rcclx.Usability {
 	i := slices.IndexFunc(recorded, func(p v1alpha1.PublishedLowPrecision) bool { return string(p.Collective) == string(c) })
 	switch {

@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// TestWhatMayNotStayPublishedGoes: what an earlier release published, or what rested on an acceptance that was withdrawn, does not stay
-// because the present run proves nothing else. What is still right stays.
+// TestWhatMayNotStayPublishedGoes: what an earlier release published, or what rested on an acceptance that was
+// withdrawn, does not stay because the present run proves nothing else. What is still right stays.
 func TestWhatMayNotStayPublishedGoes(t *testing.T) {
 	const on, global = "RCCL_LOW_PRECISION_ENABLE_ALLTOALL", "RCCL_LOW_PRECISION_ENABLE"
 	set := func(name, value string) v1alpha1.EnvVar { return v1alpha1.EnvVar{Name: name, Value: value} }
@@ -169,7 +169,8 @@ func TestWithdrawnForSomeCollectivesOnly(t *testing.T) {
 	}
 }
 
-// TestPublishedLossesAreRecorded: after the run that showed them, nothing else tells that what is published rests on an acceptance.
+// TestPublishedLossesAreRecorded: after the run that showed them, nothing else tells that what is published rests on an
+// acceptance.
 func TestPublishedLossesAreRecorded(t *testing.T) {
 	in := passed(v1alpha1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
 	spec := &in.Group.Spec

@@ -19,7 +19,8 @@ const (
 	DefaultWarmupIterations       = 10
 	DefaultNodeMinPercentOfMedian = 80
 	defaultLinkMinPercent         = 70
-	// defaultSizeFactor holds where neither factor nor step is set; the API leaves both out, since they exclude each other.
+	// defaultSizeFactor holds where neither factor nor step is set; the API leaves both out, since they exclude each
+	// other.
 	defaultSizeFactor = 4
 	// maxSizes of a plan; the API refuses a step that gives more.
 	maxSizes = 40
@@ -139,9 +140,9 @@ func (p *Baseline) of(ranks int32) {
 	}
 }
 
-// Missing names the first planned measurement that is not among the results: missing data is never a pass. The agent holds
-// every size against the plan before it says Pass, and then leaves sizes between the first and the last out of a report that
-// would be too large; so those two are what can be asked for here.
+// Missing names the first planned measurement that is not among the results: missing data is never a pass. The agent
+// holds every size against the plan before it says Pass, and then leaves sizes between the first and the last out of a
+// report that would be too large; so those two are what can be asked for here.
 func (p *Baseline) Missing(results []v1alpha1.ResultSeries, ranks int32) string {
 	if p.Plan == nil {
 		return ""
@@ -164,9 +165,9 @@ func (p *Baseline) Missing(results []v1alpha1.ResultSeries, ranks int32) string 
 	return ""
 }
 
-// SpecHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only schedules, gates or publishes
-// is left out, so that changing it costs no GPU time. The agents' deadlines are in it: manager and agents of one run go by the same
-// ones, and who raises one wants the run that failed by it made again.
+// SpecHash identifies what a run's results depend on: the plan, the runtime and the ranks. What only schedules, gates
+// or publishes is left out, so that changing it costs no GPU time. The agents' deadlines are in it: manager and agents
+// of one run go by the same ones, and who raises one wants the run that failed by it made again.
 func SpecHash(spec *v1alpha1.CommGroupSpec) string {
 	parts := struct {
 		Plan         v1alpha1.RunPlan

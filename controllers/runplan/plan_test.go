@@ -98,7 +98,8 @@ func TestPlanSizes(t *testing.T) {
 	}
 }
 
-// TestMissingBaseline: each placement and each size that a collective has must be there; those that it has not are not missed.
+// TestMissingBaseline: each placement and each size that a collective has must be there; those that it has not are not
+// missed.
 func TestMissingBaseline(t *testing.T) {
 	plan := &v1alpha1.RunPlan{Collectives: []v1alpha1.Collective{v1alpha1.AllGather, v1alpha1.AllToAll}, Datatypes: []v1alpha1.Datatype{v1alpha1.BFloat16},
 		Placements: []v1alpha1.Placement{v1alpha1.OutOfPlace, v1alpha1.InPlace}, SizesBytes: []int64{8, 16, 64}}

@@ -34,8 +34,8 @@ func GroupName(group *state.Group, runID, node string) string {
 	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
 }
 
-// QueueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold GPUs for
-// nothing. Kueue wants the same number on each.
+// QueueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold
+// GPUs for nothing. Kueue wants the same number on each.
 func QueueTogether(pod *corev1.Pod, group *state.Group, runID string, members int32) {
 	if podstate.QueueOf(pod) == "" || members <= 0 {
 		return
@@ -49,8 +49,8 @@ func QueueTogether(pod *corev1.Pod, group *state.Group, runID string, members in
 const (
 	// MultusAnnotation names the further networks of a pod (k8snetworkplumbingwg's specification).
 	MultusAnnotation = "k8s.v1.cni.cncf.io/networks"
-	// portRangeSysctl is what the kernel takes ports from for who asks for any, IPv6 too. It belongs to a network namespace,
-	// and every kubelet counts it as safe (pkg/kubelet/sysctl/safe_sysctls.go).
+	// portRangeSysctl is what the kernel takes ports from for who asks for any, IPv6 too. It belongs to a network
+	// namespace, and every kubelet counts it as safe (pkg/kubelet/sysctl/safe_sysctls.go).
 	portRangeSysctl = "net.ipv4.ip_local_port_range"
 )
 

@@ -19,7 +19,8 @@ import (
 
 // Config is what the manager's flags say of run pods.
 type Config struct {
-	// AgentImage holds the agent, whose binary run pods copy out of it; an empty AgentPullPolicy leaves it to the kubelet's default.
+	// AgentImage holds the agent, whose binary run pods copy out of it; an empty AgentPullPolicy leaves it to the
+	// kubelet's default.
 	AgentImage      string
 	AgentPullPolicy corev1.PullPolicy
 	// DefaultRuntimeImage and RunPriorityClass are for CommGroups that name none; either may be empty.
@@ -134,7 +135,8 @@ func runResources(spec *v1alpha1.CommGroupSpec) corev1.ResourceRequirements {
 	return resources
 }
 
-// runSecurity is as restricted as it gets. Many ROCm images run as root, so runAsNonRoot would refuse them unless a user is named.
+// runSecurity is as restricted as it gets. Many ROCm images run as root, so runAsNonRoot would refuse them unless a
+// user is named.
 func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, *corev1.SecurityContext) {
 	container := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),
@@ -148,16 +150,16 @@ func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, 
 	return pod, container
 }
 
-// Tolerations lets run pods onto a node that gating, or a NodeReadinessRule upon its condition, has tainted: else a node
-// that failed once could never pass again.
+// Tolerations lets run pods onto a node that gating, or a NodeReadinessRule upon its condition, has tainted: else a
+// node that failed once could never pass again.
 func Tolerations(own []corev1.Toleration) []corev1.Toleration {
 	return append(slices.Clone(own),
 		corev1.Toleration{Key: v1alpha1.TaintCommFailed, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 		corev1.Toleration{Key: v1alpha1.TaintReadiness, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 }
 
-// oneRunANode keeps the scheduler from putting two runs' pods on one node, of whatever CommGroup and namespace: two runs at
-// once would measure each other. Pods that have ended do not count.
+// oneRunANode keeps the scheduler from putting two runs' pods on one node, of whatever CommGroup and namespace: two
+// runs at once would measure each other. Pods that have ended do not count.
 func oneRunANode() *corev1.PodAntiAffinity {
 	return &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 		LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun}},

@@ -80,7 +80,8 @@ func TestPodsAreAsWritten(t *testing.T) {
 	}
 }
 
-// TestRDMAResourcesChangeNoOther: neither the GPUs, which the budget counts by ranksPerNode, nor what the overrides ask for.
+// TestRDMAResourcesChangeNoOther: neither the GPUs, which the budget counts by ranksPerNode, nor what the overrides ask
+// for.
 func TestRDMAResourcesChangeNoOther(t *testing.T) {
 	g := testkit.SpanGroup(2, func(g *state.Group) {
 		g.Spec.RanksPerNode = 8

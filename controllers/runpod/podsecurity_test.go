@@ -13,7 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// podSecurityLevels makes each kind of run pod in namespaces of each level of Pod Security: docs/security.md has the table.
+// podSecurityLevels makes each kind of run pod in namespaces of each level of Pod Security: docs/security.md has the
+// table.
 func podSecurityLevels(t *testing.T, c client.Client) {
 	rdma := []v1alpha1.ResourceCount{{Name: "rdma/hca", Count: 1}}
 	ports := &v1alpha1.PortRange{First: 30000, Last: 30999}

@@ -44,12 +44,13 @@ func LatestNumber(group *state.Group) int64 {
 	return group.Status.Run.Number
 }
 
-// Later says whether the id is of a later run than the one in the status that was read. A run is written to the status before
-// anything else, so either that read is stale, or the controller did not write the id: only the API server can tell.
+// Later says whether the id is of a later run than the one in the status that was read. A run is written to the status
+// before anything else, so either that read is stale, or the controller did not write the id: only the API server can
+// tell.
 func Later(id string, group *state.Group) bool { return NumberOf(id) > LatestNumber(group) }
 
-// Counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last one
-// that measured every member.
+// Counts says whether a result of the assignment counts for the run: it is the run's own, or of a run since the last
+// one that measured every member.
 func Counts(a *v1alpha1.RunAssignment, run *v1alpha1.GroupRunStatus) bool {
 	if a == nil {
 		return false

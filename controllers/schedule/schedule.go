@@ -56,8 +56,8 @@ func Next(group *state.Group, after time.Time) time.Time {
 	return due.Add(Jitter(string(group.UID), due, limit))
 }
 
-// Jitter is a delay from zero to the limit, in whole seconds, that is always the same for one group and time, and spread
-// evenly over groups and times.
+// Jitter is a delay from zero to the limit, in whole seconds, that is always the same for one group and time, and
+// spread evenly over groups and times.
 func Jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 	if limit < time.Second {
 		return 0
@@ -66,7 +66,8 @@ func Jitter(groupUID string, due time.Time, limit time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(limit/time.Second+1)) * time.Second
 }
 
-// Of is the group's schedule and since when it has it: a line that is new, or was changed just now, names no time before now.
+// Of is the group's schedule and since when it has it: a line that is new, or was changed just now, names no time
+// before now.
 func Of(group *state.Group, now time.Time) *v1alpha1.ScheduleStatus {
 	line, known := group.Spec.Run.Schedule, group.Status.Schedule
 	switch {
@@ -78,8 +79,8 @@ func Of(group *state.Group, now time.Time) *v1alpha1.ScheduleStatus {
 	return &v1alpha1.ScheduleStatus{Line: line, Since: *decision.Stamp(now)}
 }
 
-// Done is up to when the schedule is done with: to the end of the last run of all members, which measured what a run that was
-// due meanwhile would have, and to when the line was written.
+// Done is up to when the schedule is done with: to the end of the last run of all members, which measured what a run
+// that was due meanwhile would have, and to when the line was written.
 func Done(group *state.Group, history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now time.Time) time.Time {
 	from := lastOfAll(history, run, now)
 	if s := Of(group, now); s != nil && s.Since.After(from) {
@@ -88,8 +89,8 @@ func Done(group *state.Group, history []v1alpha1.RunSummary, run *v1alpha1.Group
 	return from
 }
 
-// lastOfAll is the end of the last run of all members: a run of some nodes takes no scheduled run's place. Where none is known, the
-// start of the oldest run that is.
+// lastOfAll is the end of the last run of all members: a run of some nodes takes no scheduled run's place. Where none
+// is known, the start of the oldest run that is.
 func lastOfAll(history []v1alpha1.RunSummary, run *v1alpha1.GroupRunStatus, now time.Time) time.Time {
 	switch {
 	case runs.Partial(run):

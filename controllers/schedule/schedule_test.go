@@ -19,7 +19,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestOddLines: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no manager down.
+// TestOddLines: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no
+// manager down.
 func TestOddLines(t *testing.T) {
 	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
 		if schedule, err := Parse(line); err == nil || schedule != nil || !next(line, testkit.Now).IsZero() {
@@ -33,8 +34,8 @@ func TestOddLines(t *testing.T) {
 	}
 }
 
-// TestNext: the delay is the same each time it is computed, within its limit, never up to the next time of the schedule, and spread
-// over the groups.
+// TestNext: the delay is the same each time it is computed, within its limit, never up to the next time of the
+// schedule, and spread over the groups.
 func TestNext(t *testing.T) {
 	at := func(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC) }
 	for _, tc := range []struct {

@@ -126,8 +126,8 @@ func larger(a, b *int64) *int64 {
 	return a
 }
 
-// add takes one member's numbers in. A size without numbers was left out of the report for space only where the agent says
-// Pass, which it does not before it has measured everything.
+// add takes one member's numbers in. A size without numbers was left out of the report for space only where the agent
+// says Pass, which it does not before it has measured everything.
 func (x *abComparison) add(r *v1alpha1.NodeRunStatus) {
 	base, with := seriesAt(r.Results, x.base, &x.atBase), seriesAt(r.Results, x.with, &x.atWith)
 	if with != nil {
@@ -259,8 +259,8 @@ func JobOf(spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus) rccl
 	return job
 }
 
-// usabilityOf a setting's results. A warning stands against them whatever the state says; without a state, as agents of an
-// earlier release report, it is not known.
+// usabilityOf a setting's results. A warning stands against them whatever the state says; without a state, as agents of
+// an earlier release report, it is not known.
 func usabilityOf(s *v1alpha1.SettingStatus) rcclx.Usability {
 	out := rcclx.Usability{State: cmp.Or(string(s.Usable), rcclx.UsabilityUnknown)}
 	for _, l := range rcclx.Losses() {

@@ -248,8 +248,8 @@ func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGrou
 	return ""
 }
 
-// Summary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed for at least one collective.
-// A feature is followed by "(NotUsable)" where no such collective has results that a job can use.
+// Summary is "DDA", "FP8", "DDA,FP8", "none" or "unknown": what the gates allow and the A/B run confirmed for at least
+// one collective. A feature is followed by "(NotUsable)" where no such collective has results that a job can use.
 func Summary(settings []v1alpha1.SettingStatus) string {
 	var on []string
 	undecided := len(settings) == 0

@@ -13,7 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// Holders names the pods that hold GPUs, but for those of the group's own runs; of other namespaces it only counts them.
+// Holders names the pods that hold GPUs, but for those of the group's own runs; of other namespaces it only counts
+// them.
 func Holders(pods []corev1.Pod, resource string, group *state.Group) string {
 	var names []string
 	others, othersGPUs := 0, int64(0)

@@ -17,7 +17,8 @@ import (
 const (
 	// BusyPoll is how often a node that others use is looked at again: the end of their pods is no event of this group's.
 	BusyPoll = 15 * time.Second
-	// MaxLooks is the most nodes whose pods are listed in one reconcile; one that was busy is not listed again within BusyPoll.
+	// MaxLooks is the most nodes whose pods are listed in one reconcile; one that was busy is not listed again within
+	// BusyPoll.
 	MaxLooks = 64
 )
 
@@ -119,8 +120,8 @@ func (c *Claim) earlier(than *Claim) bool {
 	return c.UID < than.UID
 }
 
-// ClaimOf is the group's own claim without its nodes; nil while its stage over several nodes has not begun, or is over. Later
-// steps of the stage began after it took its nodes: then nobody's claim can be before it.
+// ClaimOf is the group's own claim without its nodes; nil while its stage over several nodes has not begun, or is over.
+// Later steps of the stage began after it took its nodes: then nobody's claim can be before it.
 func ClaimOf(group *state.Group) *Claim {
 	run, span := group.Status.Run, group.Status.Span
 	if run == nil || span == nil || span.RunID != run.ID || run.Phase != v1alpha1.RunPhaseRunning || span.StageStartTime == nil {
@@ -137,9 +138,9 @@ func ClaimOf(group *state.Group) *Claim {
 	return c
 }
 
-// NeedsLook says whether only a look at the node's pods tells that a pod of the group's stage has no others beside it. Where it
-// takes all of the node's GPUs, the scheduler finds a place only once they are free. A node's own run is looked for all the same: a
-// pod that waits for its place holds one of run.maxParallelNodes.
+// NeedsLook says whether only a look at the node's pods tells that a pod of the group's stage has no others beside it.
+// Where it takes all of the node's GPUs, the scheduler finds a place only once they are free. A node's own run is
+// looked for all the same: a pod that waits for its place holds one of run.maxParallelNodes.
 func NeedsLook(m *decision.Member, spec *v1alpha1.CommGroupSpec) bool {
 	return spec.Run.Nodes == v1alpha1.NodeUseIdle && m != nil && m.AllocatableGPUs > int64(spec.RanksPerNode)
 }

@@ -70,11 +70,11 @@ func describe(mesh []v1alpha1.MeshDimension) string {
 	return strings.Join(texts, ", ")
 }
 
-// Mesh gives the communicators along one dimension of the mesh: those ranks that differ in that dimension's coordinate only.
-// Dimensions are slowest first, so the last one's neighbours are neighbours in rank order, as torch's init_device_mesh has it.
-// A communicator's name is dimension/K, counted by its lowest rank; a rank's number in it is its coordinate. Every member gets
-// a share, also where the communicators stay inside nodes. It refuses a mesh that does not cover the members' ranks exactly,
-// and a dimension of one rank, in which there is nothing to measure.
+// Mesh gives the communicators along one dimension of the mesh: those ranks that differ in that dimension's coordinate
+// only. Dimensions are slowest first, so the last one's neighbours are neighbours in rank order, as torch's
+// init_device_mesh has it. A communicator's name is dimension/K, counted by its lowest rank; a rank's number in it is
+// its coordinate. Every member gets a share, also where the communicators stay inside nodes. It refuses a mesh that
+// does not cover the members' ranks exactly, and a dimension of one rank, in which there is nothing to measure.
 func Mesh(members []Member, mesh []v1alpha1.MeshDimension, dimension int) ([]Part, error) {
 	world, err := check(members)
 	if err != nil {
@@ -140,8 +140,8 @@ func placeOf(rank, stride, size int) (number, coordinate int) {
 	return rank/(stride*size)*stride + rank%stride, rank / stride % size
 }
 
-// NodeCommunicators is how many communicators of a dimension the ranks of the first node are in, and so those of each node
-// whose ranks begin at a multiple of the dimension's.
+// NodeCommunicators is how many communicators of a dimension the ranks of the first node are in, and so those of each
+// node whose ranks begin at a multiple of the dimension's.
 func NodeCommunicators(mesh []v1alpha1.MeshDimension, dimension, ranks int) int {
 	var own []int
 	for rank := range ranks {

@@ -1,5 +1,5 @@
-// Package spans lays communicators over the ranks of a group's members: one over all, one for each rail, or those of one
-// dimension of a device mesh. It is pure, and takes time in proportion to the number of ranks.
+// Package spans lays communicators over the ranks of a group's members: one over all, one for each rail, or those of
+// one dimension of a device mesh. It is pure, and takes time in proportion to the number of ranks.
 package spans
 
 import (
@@ -17,8 +17,8 @@ const (
 	namePrefixRail = "rail"
 	// maxNodeRanks is what the API lets a node have in one communicator.
 	maxNodeRanks = 64
-	// MaxNodeCommunicators is how many a node may be in at once: with more its task, its reports and their unique ids would
-	// make its CommTask larger than 12 KiB.
+	// MaxNodeCommunicators is how many a node may be in at once: with more its task, its reports and their unique ids
+	// would make its CommTask larger than 12 KiB.
 	MaxNodeCommunicators = 16
 	// maxNameLength is what the API lets a communicator's name have.
 	maxNameLength = 63
@@ -53,8 +53,9 @@ func (p *Part) HasRoot() bool {
 	return false
 }
 
-// Group gives one communicator over all ranks of the members, which are in rank order: ranks follow the members' order, and
-// within a node its devices'. It refuses fewer than two members, and members that are out of order or without ranks.
+// Group gives one communicator over all ranks of the members, which are in rank order: ranks follow the members' order,
+// and within a node its devices'. It refuses fewer than two members, and members that are out of order or without
+// ranks.
 func Group(members []Member) ([]Part, error) {
 	world, err := check(members)
 	if err != nil {
@@ -77,8 +78,9 @@ func Group(members []Member) ([]Part, error) {
 	return parts, nil
 }
 
-// Rails gives one communicator for each device ordinal, over the members that have that device; a rail that only one member
-// has is left out. Ranks follow the members' order. It refuses fewer than two members, and what Group refuses of them.
+// Rails gives one communicator for each device ordinal, over the members that have that device; a rail that only one
+// member has is left out. Ranks follow the members' order. It refuses fewer than two members, and what Group refuses of
+// them.
 func Rails(members []Member) ([]Part, error) {
 	if _, err := check(members); err != nil {
 		return nil, fmt.Errorf("rails: %w", err)

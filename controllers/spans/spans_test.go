@@ -137,8 +137,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Every rank is in exactly one communicator; each communicator has ranks 0 to n-1 once, on ascending ranks of the group, reaches
-// over as many nodes as it says, and follows the mesh: its ranks differ in one coordinate only.
+// Every rank is in exactly one communicator; each communicator has ranks 0 to n-1 once, on ascending ranks of the
+// group, reaches over as many nodes as it says, and follows the mesh: its ranks differ in one coordinate only.
 func TestMeshHoldsForAnySizes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -241,7 +241,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestCommunicatorsOfANode: counted for the first node as Mesh lays them out, and refused where a CommTask does not hold them.
+// TestCommunicatorsOfANode: counted for the first node as Mesh lays them out, and refused where a CommTask does not
+// hold them.
 func TestCommunicatorsOfANode(t *testing.T) {
 	for _, c := range []struct {
 		dimensions []v1alpha1.MeshDimension

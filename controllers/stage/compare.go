@@ -7,8 +7,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// closeRound gives the tests of a round their verdicts. Where speed is what is searched for, they are compared with each other
-// and with the tests like them before.
+// closeRound gives the tests of a round their verdicts. Where speed is what is searched for, they are compared with
+// each other and with the tests like them before.
 func (g *rounds) closeRound() {
 	slow := false
 	if at := g.searchBase(); at >= 0 && g.span.Stage == v1alpha1.StageLocalizing {
@@ -42,8 +42,9 @@ func (g *rounds) closeRound() {
 	}
 }
 
-// crawlPercent of what communicators over as many nodes reach is no working speed. A member that crawls makes a step over more nodes
-// miss its deadline, and connections end with the first who gives up, although a smaller step comes to its end.
+// crawlPercent of what communicators over as many nodes reach is no working speed. A member that crawls makes a step
+// over more nodes miss its deadline, and connections end with the first who gives up, although a smaller step comes to
+// its end.
 const crawlPercent = 5
 
 // findCrawling makes those tests of a search that is for no speed bad that came to their end at a crawl.
@@ -76,8 +77,9 @@ func slowReason(nodes int) string {
 	return v1alpha1.ReasonSlowGroup
 }
 
-// badAs is why communicators with the members are bad, and whether it is a matter of speed. What hung or failed over more nodes may be
-// a member so slow that it missed the deadline there: the smallest tests that hold it came to their end, at a crawl.
+// badAs is why communicators with the members are bad, and whether it is a matter of speed. What hung or failed over
+// more nodes may be a member so slow that it missed the deadline there: the smallest tests that hold it came to their
+// end, at a crawl.
 func (g *rounds) badAs(members ...int) (reason string, slow bool) {
 	if reason, slow = g.reasonOfBad(); slow {
 		return reason, true
@@ -106,10 +108,10 @@ func (g *rounds) badAs(members ...int) (reason string, slow bool) {
 	return reason, slow
 }
 
-// compareSearch gives the tests of the search their verdicts by the best that is known now, so that an early test does not keep
-// the verdict that it had while nothing fast was known. A test is good where it is as fast as smaller ones, and bad where
-// it is far slower than one over as many nodes, or more. Where neither can be said, it is the size that may slow it: it is bad
-// only where it is as slow as the whole group.
+// compareSearch gives the tests of the search their verdicts by the best that is known now, so that an early test does
+// not keep the verdict that it had while nothing fast was known. A test is good where it is as fast as smaller ones,
+// and bad where it is far slower than one over as many nodes, or more. Where neither can be said, it is the size that
+// may slow it: it is bad only where it is as slow as the whole group.
 func (g *rounds) compareSearch() {
 	step := g.searchStep()
 	group := g.groupFigure(step)
@@ -158,11 +160,12 @@ func (g *rounds) compareSearch() {
 	}
 }
 
-// likeGroupPercent: a smaller communicator that is no faster than the group, but for this, is bad for the group's cause.
+// likeGroupPercent: a smaller communicator that is no faster than the group, but for this, is bad for the group's
+// cause.
 const likeGroupPercent = 90
 
-// bySize says whether all tests of the round that was just closed are alike, and slower than smaller ones: then it is the number
-// of nodes that slows them. It gives the fastest of them.
+// bySize says whether all tests of the round that was just closed are alike, and slower than smaller ones: then it is
+// the number of nodes that slows them. It gives the fastest of them.
 func (g *rounds) bySize() (slowest, nodes int64, all bool) {
 	for i := range g.round {
 		t := g.round[i].test
@@ -176,17 +179,18 @@ func (g *rounds) bySize() (slowest, nodes int64, all bool) {
 	return slowest, nodes, len(g.round) > 0
 }
 
-// alike says whether communicators over so many nodes may be compared: ring bandwidth hardly depends on the number, latency
-// does.
+// alike says whether communicators over so many nodes may be compared: ring bandwidth hardly depends on the number,
+// latency does.
 func alike(a, b int) bool {
 	return 4*max(a, b) <= 5*min(a, b)+4
 }
 
-// topShare is how many of so many communicators may be faster than what is expected of all: with very many, some are so by
-// chance.
+// topShare is how many of so many communicators may be faster than what is expected of all: with very many, some are so
+// by chance.
 func topShare(n int) int { return n / 16 }
 
-// usual is what communicators of one kind can reach, so that those that are slow may be most of them. Of one nothing can be said.
+// usual is what communicators of one kind can reach, so that those that are slow may be most of them. Of one nothing
+// can be said.
 func usual(values []int64) int64 {
 	if len(values) < 2 {
 		return 0
@@ -213,7 +217,8 @@ func bandwidths(communicators []commResult) []int64 {
 	return out
 }
 
-// closeRails closes a test of the rails of two nodes: a rail is bad where it failed, or is far slower than the usual one.
+// closeRails closes a test of the rails of two nodes: a rail is bad where it failed, or is far slower than the usual
+// one.
 func (g *rounds) closeRails(r *testResult, slow bool) {
 	expected := max(usual(bandwidths(r.communicators)), g.bestOfMesh())
 	verdict, reason := v1alpha1.VerdictPass, ""
@@ -229,7 +234,8 @@ func (g *rounds) closeRails(r *testResult, slow bool) {
 	g.closeTest(r.test, verdict, reason, r.slowest())
 }
 
-// bestOfMesh is the best that the dimension, and the tests of its search just closed, reach; zero outside of such a search.
+// bestOfMesh is the best that the dimension, and the tests of its search just closed, reach; zero outside of such a
+// search.
 func (g *rounds) bestOfMesh() int64 {
 	dimension := g.dimensionSearched()
 	best := int64(0)

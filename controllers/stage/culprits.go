@@ -122,8 +122,8 @@ func (g *findings) nodeCulprits(s *participant, rails badRails, reason string, s
 	return out
 }
 
-// pairCulprit names two nodes that are bad together only, and the rails where single ones are bad between them. It is the path's
-// fault, and neither node's.
+// pairCulprit names two nodes that are bad together only, and the rails where single ones are bad between them. It is
+// the path's fault, and neither node's.
 func (g *findings) pairCulprit(a, b *participant, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) v1alpha1.Culprit {
 	figures, look := "", "Look at the path between the two: cable, switch port, route."
 	if slow {
@@ -209,8 +209,8 @@ func (g *findings) effort() string {
 	return text
 }
 
-// symptom is what of the bad test is told beside its culprits: what one of its nodes saw says no more then, and often blames one
-// that only waited.
+// symptom is what of the bad test is told beside its culprits: what one of its nodes saw says no more then, and often
+// blames one that only waited.
 func (g *findings) symptom(slow bool) string {
 	t := &g.span.Tests[g.searchBase()]
 	switch sum := g.pairsSummary(); {
@@ -228,8 +228,8 @@ func (g *findings) symptom(slow bool) string {
 	return text
 }
 
-// lookAt is the next step where pairs or the group are slow and no culprit is named; with a blank before, empty where what is
-// bad is no matter of speed.
+// lookAt is the next step where pairs or the group are slow and no culprit is named; with a blank before, empty where
+// what is bad is no matter of speed.
 func (g *findings) lookAt() string {
 	switch g.span.Reason {
 	case v1alpha1.ReasonSlowPair:
@@ -242,7 +242,8 @@ func (g *findings) lookAt() string {
 	return ""
 }
 
-// explained says whether a culprit that is known makes the communicator bad: a node in it, a GPU or NIC of its ranks, or a pair.
+// explained says whether a culprit that is known makes the communicator bad: a node in it, a GPU or NIC of its ranks,
+// or a pair.
 func (g *findings) explained(c *communicator, parts map[string]spans.Part) bool {
 	here := func(node string) *participant {
 		if at := slices.IndexFunc(c.participants, func(s *participant) bool { return s.name == node }); at >= 0 {
@@ -281,8 +282,8 @@ func isDevice(s *participant, device int32, name string) bool {
 	return f != nil && int(device) < len(f.GPUs) && (f.GPUs[device].PCIAddress == name || f.GPUs[device].NIC == name)
 }
 
-// tracedTo drops the communicators of the dimension that a search explained: it found what is bad and nothing is left over. Those that
-// no named culprit makes bad stay.
+// tracedTo drops the communicators of the dimension that a search explained: it found what is bad and nothing is left
+// over. Those that no named culprit makes bad stay.
 func (g *findings) tracedTo(f localize.Finding) {
 	dimension := g.dimensionSearched()
 	if dimension == "" || f.State != localize.Found || len(f.Suspects) > 0 {

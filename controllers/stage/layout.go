@@ -83,8 +83,8 @@ func (g *planner) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
 	return l, add(g.searchLayout(t, g.spanMembers(set)))
 }
 
-// searchLayout lays a test of a search: as the dimension that it is for where each of its communicators takes one device of a
-// node, so that all devices work side by side; else one communicator over all ranks.
+// searchLayout lays a test of a search: as the dimension that it is for where each of its communicators takes one
+// device of a node, so that all devices work side by side; else one communicator over all ranks.
 func (g *planner) searchLayout(t *v1alpha1.SpanTest, members []spans.Member) ([]spans.Part, error) {
 	at := slices.IndexFunc(g.span.Tests, func(o v1alpha1.SpanTest) bool { return o.ID == t.ID })
 	base := BaseOf(g.span.Tests[:max(0, at)])
@@ -119,8 +119,8 @@ func (g *planner) partsOf(t *v1alpha1.SpanTest) map[string]spans.Part {
 	return out
 }
 
-// waitsForID says whether a member waits for unique ids of others, and whether it waits for one that never comes, since the
-// node of rank 0 ended without.
+// waitsForID says whether a member waits for unique ids of others, and whether it waits for one that never comes, since
+// the node of rank 0 ended without.
 func (l *layout) waitsForID(share *spans.Part, test string) (waits, never bool) {
 	for i := range share.Communicators {
 		c := l.places[place{share.Index, share.Communicators[i].Name}]
@@ -186,7 +186,8 @@ func numberOf(name string) int {
 // maxCommunicatorsName is what the API holds of a culprit's name.
 const maxCommunicatorsName = 253
 
-// communicatorsName is the name of communicators of a dimension by their numbers; of very many that are scattered the first ones.
+// communicatorsName is the name of communicators of a dimension by their numbers; of very many that are scattered the
+// first ones.
 func communicatorsName(dimension string, numbers []int) string {
 	set := localize.NewSet(numbers...)
 	for {
@@ -197,7 +198,8 @@ func communicatorsName(dimension string, numbers []int) string {
 	}
 }
 
-// untraced is the culprit that stands for the bad communicators of a dimension, and their numbers; nil where there is none.
+// untraced is the culprit that stands for the bad communicators of a dimension, and their numbers; nil where there is
+// none.
 func (g *planner) untraced(dimension string) (*v1alpha1.Culprit, localize.Set) {
 	for i := range g.span.Culprits {
 		c := &g.span.Culprits[i]

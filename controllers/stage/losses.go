@@ -88,8 +88,9 @@ func (g *members) loss(s *participant, waiting bool) (reason, message string) {
 	return "", ""
 }
 
-// dropRefused drops the members that cannot take part, once each member is ready or has said so, or the wait is over. Where most give one
-// reason, it is in what they share, as spec.network, and names no node: else those that are first to say it are blamed.
+// dropRefused drops the members that cannot take part, once each member is ready or has said so, or the wait is over.
+// Where most give one reason, it is in what they share, as spec.network, and names no node: else those that are first
+// to say it are blamed.
 func (g *members) dropRefused() []*participant {
 	var refused []*participant
 	count := map[string]int{}
@@ -142,8 +143,8 @@ func (g *members) dropLate(s *participant, holders occupancy) {
 	}
 }
 
-// dropBusy lets the members go whose GPUs others hold, where Kueue admits all or none: half of the wait for members is for them, the
-// other half for the queue.
+// dropBusy lets the members go whose GPUs others hold, where Kueue admits all or none: half of the wait for members is
+// for them, the other half for the queue.
 func (g *members) dropBusy() bool {
 	limit := decision.Seconds(g.in.Group.Spec.Run.MembersDeadlineSeconds)
 	if g.in.Group.Spec.Run.QueueName == "" || g.span.StageDeadline == nil || g.in.Now.Before(g.span.StageDeadline.Add(-limit/2)) {
@@ -160,7 +161,8 @@ func (g *members) dropBusy() bool {
 	return dropped
 }
 
-// awaitOthers holds the group's stage back while other groups' runs are on its nodes, at most as long as a stage may take.
+// awaitOthers holds the group's stage back while other groups' runs are on its nodes, at most as long as a stage may
+// take.
 func (g *members) awaitOthers() bool {
 	why, node := "", ""
 	for i := range g.in.Outcomes {

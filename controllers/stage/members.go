@@ -20,12 +20,14 @@ import (
 // members brings the members together and lets them go: their sessions, tasks and pods, and why one cannot take part.
 type members struct{ *planner }
 
-// Fit says whether a node may take part in the group: it passed alone, and that still counts (a result that does not has no verdict).
+// Fit says whether a node may take part in the group: it passed alone, and that still counts (a result that does not
+// has no verdict).
 func Fit(o *judge.Outcome) bool { return o.Verdict == v1alpha1.VerdictPass && o.Report != nil }
 
-// readParticipants reads the participants from the CommTasks' sessions and, while the stage waits for its members, gives participants to those that
-// have none. A participant keeps its index for the whole run. Those that come later lie between those of their neighbours in
-// rank order: of the nodes only some can have fallen out since the stage began, none can have come.
+// readParticipants reads the participants from the CommTasks' sessions and, while the stage waits for its members,
+// gives participants to those that have none. A participant keeps its index for the whole run. Those that come later
+// lie between those of their neighbours in rank order: of the nodes only some can have fallen out since the stage
+// began, none can have come.
 func (g *members) readParticipants() {
 	members := int(g.span.Members)
 	if members == 0 {
@@ -92,9 +94,9 @@ func (g *members) newSession(index int, ct *v1alpha1.CommTask) v1alpha1.SessionA
 	}
 }
 
-// idleDeadlineSeconds is how long an agent keeps its GPUs without a task: as long as the stage may have none for it, and a little more.
-// That is while members are waited for; or while others still do a test that it has finished, and a culprit is searched for among
-// others then. A round that leaves it out may follow.
+// idleDeadlineSeconds is how long an agent keeps its GPUs without a task: as long as the stage may have none for it,
+// and a little more. That is while members are waited for; or while others still do a test that it has finished, and a
+// culprit is searched for among others then. A round that leaves it out may follow.
 func (g *members) idleDeadlineSeconds() int32 {
 	spec, members := &g.in.Group.Spec, int(g.span.Members)
 	_, test := g.limits(&v1alpha1.SpanTest{Kind: v1alpha1.TestGroup}, members)
@@ -128,8 +130,8 @@ func (g *members) fitTogether() bool {
 	return true
 }
 
-// alike says whether all members that say what value they have say the same. Else it ends the stage: more than half of those
-// that say it are the norm, and the others are the culprits; without such a majority nobody is.
+// alike says whether all members that say what value they have say the same. Else it ends the stage: more than half of
+// those that say it are the norm, and the others are the culprits; without such a majority nobody is.
 func (g *members) alike(participants []*participant, reason, differ string, value func(*participant) string, next string) bool {
 	has := map[string][]*participant{}
 	known := 0
@@ -168,8 +170,8 @@ func libraryOf(s *participant) string {
 	return ""
 }
 
-// clocksApart names the members whose clock cannot be right: it showed a time before the stage began, or one that is still to
-// come.
+// clocksApart names the members whose clock cannot be right: it showed a time before the stage began, or one that is
+// still to come.
 func (g *members) clocksApart() []string {
 	if g.span.StageStartTime == nil {
 		return nil
@@ -208,8 +210,8 @@ func (g *members) sessions() map[string]*v1alpha1.SessionAssignment {
 	return out
 }
 
-// assignTasks gives the open tests of the written status out: first to the members with a rank 0, which make the unique ids,
-// then to the others, with the ids. What nobody waits for any more is withdrawn.
+// assignTasks gives the open tests of the written status out: first to the members with a rank 0, which make the unique
+// ids, then to the others, with the ids. What nobody waits for any more is withdrawn.
 func (g *members) assignTasks() {
 	if g.saved == nil || g.span.Stage == v1alpha1.StageEnded {
 		return

@@ -53,8 +53,8 @@ func (g *findings) checkTransport(communicators []commResult) bool {
 	return false
 }
 
-// checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was; empty where
-// nothing left a node.
+// checkMeshTransport holds what carried the data between nodes against what is asked for, and returns what it was;
+// empty where nothing left a node.
 func (g *findings) checkMeshTransport(r *testResult, dimension string) string {
 	worst := map[string]MemberTransport{} // by node, over its communicators
 	for i := range r.communicators {
@@ -89,7 +89,8 @@ func (g *findings) checkMeshTransport(r *testResult, dimension string) string {
 	return choice.Transport
 }
 
-// blameTransport names the nodes whose data went over TCP; where all fell back, the cause is shared and no node is the culprit.
+// blameTransport names the nodes whose data went over TCP; where all fell back, the cause is shared and no node is the
+// culprit.
 func (g *findings) blameTransport(members []MemberTransport, choice TransportChoice) {
 	if !slices.ContainsFunc(members, func(m MemberTransport) bool { return m.Transport == judge.TransportRDMA }) {
 		return
@@ -115,8 +116,8 @@ func (g *findings) fallbackWords(communicators []commResult) string {
 	return " " + choice.Message
 }
 
-// compareDimension holds the communicators of a dimension against those over as many nodes, and its results against what was
-// asked for.
+// compareDimension holds the communicators of a dimension against those over as many nodes, and its results against
+// what was asked for.
 func (g *findings) compareDimension(r *testResult, dimension, transport string) {
 	byNodes := map[int][]*commResult{}
 	for i := range r.communicators {
@@ -158,8 +159,8 @@ func (g *findings) compareDimension(r *testResult, dimension, transport string) 
 	}
 }
 
-// blameCommunicators names the node of each bad communicator that lies within one. Those over several nodes are kept by their
-// numbers as a culprit that is on no node: which node makes them bad is to be found.
+// blameCommunicators names the node of each bad communicator that lies within one. Those over several nodes are kept by
+// their numbers as a culprit that is on no node: which node makes them bad is to be found.
 func (g *findings) blameCommunicators(r *testResult, dimension string) {
 	var across []*commResult
 	parts := g.partsOf(r.test)
@@ -233,9 +234,9 @@ func eachHasLike(l *layout) bool {
 	return true
 }
 
-// tellCommonNode tells of the node that is in every bad communicator, and in none that is good, where communicators of two
-// dimensions at least are bad: those of one dimension alone have other nodes in common as well. It is a hint and no culprit:
-// two faults elsewhere may look the same, a bad pair in each of the dimensions.
+// tellCommonNode tells of the node that is in every bad communicator, and in none that is good, where communicators of
+// two dimensions at least are bad: those of one dimension alone have other nodes in common as well. It is a hint and no
+// culprit: two faults elsewhere may look the same, a bad pair in each of the dimensions.
 func (g *findings) tellCommonNode() {
 	common := map[*participant]bool{}
 	for _, s := range g.present() {
@@ -280,8 +281,8 @@ func (g *findings) tellCommonNode() {
 	}
 }
 
-// meshWords say what of the mesh was measured, and what was not or could not be compared; with a blank before, or nothing
-// where there is no mesh.
+// meshWords say what of the mesh was measured, and what was not or could not be compared; with a blank before, or
+// nothing where there is no mesh.
 func (g *findings) meshWords() string {
 	mesh := g.in.Group.Spec.Mesh
 	asked := spans.Measurable(mesh)

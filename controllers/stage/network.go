@@ -30,8 +30,8 @@ func (g *planner) network() networkChoice {
 	return choice
 }
 
-// agreedFamily is the one that tasks were given out with, and stays whoever leaves: what is searched for may lie in it. Before the
-// first task it is what the spec asks for.
+// agreedFamily is the one that tasks were given out with, and stays whoever leaves: what is searched for may lie in it.
+// Before the first task it is what the spec asks for.
 func (g *planner) agreedFamily() v1alpha1.AddressFamily {
 	for _, s := range g.participants {
 		if s == nil || s.session == nil {
@@ -50,7 +50,8 @@ type memberNetwork struct {
 	Status *v1alpha1.NetworkStatus
 }
 
-// networkChoice is the network of all members of a stage. Reason is empty where they agree; else Message says who lacks what.
+// networkChoice is the network of all members of a stage. Reason is empty where they agree; else Message says who lacks
+// what.
 type networkChoice struct {
 	// Family of all members' addresses, never Auto where Reason is empty.
 	Family v1alpha1.AddressFamily
@@ -62,8 +63,9 @@ type networkChoice struct {
 // maxNetworkText is what status.span.network holds.
 const maxNetworkText = 512
 
-// familyFor picks one address family for all members, since a rank reaches only peers of its own: the one that was asked for,
-// else IPv4 where every member has such an address, else IPv6. A member that said nothing of its network has neither.
+// familyFor picks one address family for all members, since a rank reaches only peers of its own: the one that was
+// asked for, else IPv4 where every member has such an address, else IPv6. A member that said nothing of its network has
+// neither.
 func familyFor(requested v1alpha1.AddressFamily, members []memberNetwork) networkChoice {
 	lacks := map[v1alpha1.AddressFamily][]string{}
 	for _, m := range members {
@@ -109,8 +111,8 @@ func familyFor(requested v1alpha1.AddressFamily, members []memberNetwork) networ
 	return choice
 }
 
-// sameAddress is the first address of the family that several members have, and who they are. Loopback addresses are alike
-// everywhere: the pods of simulated nodes are on one machine.
+// sameAddress is the first address of the family that several members have, and who they are. Loopback addresses are
+// alike everywhere: the pods of simulated nodes are on one machine.
 func sameAddress(family v1alpha1.AddressFamily, members []memberNetwork) (netip.Addr, []string) {
 	owners := make(map[netip.Addr]string, len(members))
 	for _, m := range members {
@@ -213,12 +215,12 @@ func firstNote(members []memberNetwork) string {
 	return first
 }
 
-// MemberTransport is what carried one member's data to other nodes (TaskCommunicatorStatus.Transport), and what its agent says
-// of it, empty where that is nothing.
+// MemberTransport is what carried one member's data to other nodes (TaskCommunicatorStatus.Transport), and what its
+// agent says of it, empty where that is nothing.
 type MemberTransport struct{ Node, Transport, Said string }
 
-// worseTransport is how much speaks against a transport: what is not known is worse than RDMA, and what is known to be none
-// is worse still. Agents of other versions may have words that are not known here.
+// worseTransport is how much speaks against a transport: what is not known is worse than RDMA, and what is known to be
+// none is worse still. Agents of other versions may have words that are not known here.
 func worseTransport(a, b string) int {
 	rank := func(transport string) int {
 		switch transport {

@@ -21,7 +21,8 @@ const (
 	minPairsMembers = 3
 	// allPairsMembers is up to how many members each pair is measured.
 	allPairsMembers = 6
-	// pairsTries of one round: it is measured once more where a later round shows that its pairs were held against too little.
+	// pairsTries of one round: it is measured once more where a later round shows that its pairs were held against too
+	// little.
 	pairsTries = 2
 	// maxPairRecords bounds the slow pairs of a round that are kept one by one; the others are kept together.
 	maxPairRecords = 6
@@ -30,8 +31,8 @@ const (
 )
 
 // pairRounds gives the pairs of n members, by their places, that are measured together: no member is in two of a round.
-// Few members are all paired with each other; of many each with the one before it, the one behind it, and the next but one,
-// so that also where each second member is slow two good ones meet.
+// Few members are all paired with each other; of many each with the one before it, the one behind it, and the next but
+// one, so that also where each second member is slow two good ones meet.
 func pairRounds(n int) [][][2]int {
 	if n <= allPairsMembers {
 		return allPairRounds(n)
@@ -93,7 +94,8 @@ func PairsOf(set localize.Set, number int) []localize.Set {
 	return out
 }
 
-// compares says whether pairs of members are held against their like: it can be switched off, and takes some to compare.
+// compares says whether pairs of members are held against their like: it can be switched off, and takes some to
+// compare.
 func (g *rounds) compares() bool {
 	return ptr.Deref(g.in.Group.Spec.Benchmark.NodeMinPercentOfMedian, runplan.DefaultNodeMinPercentOfMedian) > 0 &&
 		len(g.present()) >= minPairsMembers && g.in.Group.Spec.Localization.Mode != v1alpha1.LocalizationOff
@@ -204,8 +206,8 @@ func (g *rounds) openPairs() bool {
 	return g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestPairs, Round: int32(number)}, g.writeSet(g.presentSet()))
 }
 
-// closePairs closes a test over pairs, and records what its best pairs reach, and the pairs that failed or are far slower than
-// the best that is known since the last test of the group.
+// closePairs closes a test over pairs, and records what its best pairs reach, and the pairs that failed or are far
+// slower than the best that is known since the last test of the group.
 func (g *rounds) closePairs(r *testResult) {
 	id, round, start, set := r.test.ID, r.test.Round, r.test.StartTime, r.test.Set // opening a record moves the tests
 	best := bestOf(bandwidths(r.communicators))

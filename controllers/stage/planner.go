@@ -29,7 +29,8 @@ type planKey struct {
 	id   string
 }
 
-// planOf is what a test measures: the group and the mesh everything in each repeat, a test of the search the one step, a few times.
+// planOf is what a test measures: the group and the mesh everything in each repeat, a test of the search the one step,
+// a few times.
 func (g *planner) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 	key := planKey{t.Kind, t.ID}
 	if plan := g.plans[key]; plan != nil {
@@ -71,8 +72,8 @@ func (g *planner) taskOf(t *v1alpha1.SpanTest, part spans.Part) *v1alpha1.NodeTa
 	return plan
 }
 
-// keptFirst are the collectives of a benchmark in the order in which a report that has to be cut keeps them: AllReduce, by which
-// communicators are compared, then those with thresholds; and the sizes of these.
+// keptFirst are the collectives of a benchmark in the order in which a report that has to be cut keeps them: AllReduce,
+// by which communicators are compared, then those with thresholds; and the sizes of these.
 func keptFirst(b *v1alpha1.BenchmarkSpec) (order []v1alpha1.Collective, keep []int64) {
 	rank := map[v1alpha1.Collective]int{v1alpha1.AllReduce: -2}
 	sizes := runplan.Sizes(b)
@@ -102,7 +103,8 @@ func (g *planner) limits(t *v1alpha1.SpanTest, members int) (ids, reports time.D
 	return decision.Seconds(spec.Run.InitDeadlineSeconds) + testSlack + more, taskLimit(spec, g.planOf(t).DeadlineSeconds) + more
 }
 
-// taskSeconds is what a node gets for a task of so many measurements; the whole never takes longer than a node's run may.
+// taskSeconds is what a node gets for a task of so many measurements; the whole never takes longer than a node's run
+// may.
 func taskSeconds(spec *v1alpha1.CommGroupSpec, measurements int) int32 {
 	steps := min(int64(measurements)*int64(spec.Run.StepDeadlineSeconds), int64(spec.Run.NodeDeadlineSeconds))
 	return spec.Run.InitDeadlineSeconds + int32(steps)
@@ -148,7 +150,8 @@ func (g *planner) usualStep() v1alpha1.Step {
 	return step
 }
 
-// stepOf is the step to repeat where this one was bad; what it does not say, or what is not measured here, is the usual one's.
+// stepOf is the step to repeat where this one was bad; what it does not say, or what is not measured here, is the usual
+// one's.
 func (g *planner) stepOf(bad *v1alpha1.Step) v1alpha1.Step {
 	b := &g.in.Group.Spec.Benchmark
 	step := g.usualStep()

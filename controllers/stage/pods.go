@@ -10,7 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/words"
 )
 
-// planPods makes the pods that are missing while members are waited for, and deletes those that the stage needs no longer.
+// planPods makes the pods that are missing while members are waited for, and deletes those that the stage needs no
+// longer.
 func (g *members) planPods() {
 	if g.saved != nil && g.saved.Stage == v1alpha1.StageWaitingForMembers && g.span.Stage == v1alpha1.StageWaitingForMembers {
 		for _, s := range g.present() {
@@ -34,8 +35,9 @@ func (g *members) planPods() {
 	})
 }
 
-// endsByItself says whether a pod whose session has just ended still has time to end by itself, and so to leave its log: all have at
-// the stage's end, and members that are let go from the begin of the next part of the stage, which follows.
+// endsByItself says whether a pod whose session has just ended still has time to end by itself, and so to leave its
+// log: all have at the stage's end, and members that are let go from the begin of the next part of the stage, which
+// follows.
 func (g *members) endsByItself(pod *corev1.Pod) bool {
 	if g.in.Run.Phase == v1alpha1.RunPhaseAborted || !podstate.Alive(pod) || podstate.RanksStarted(pod).IsZero() || g.span.StageStartTime == nil {
 		return false
@@ -68,7 +70,8 @@ func (g *members) deletePods(needed func(*corev1.Pod) bool) {
 	}
 }
 
-// PodSeconds bounds a pod of the stage should no manager be there to end it: every wait of the stage, one after the other.
+// PodSeconds bounds a pod of the stage should no manager be there to end it: every wait of the stage, one after the
+// other.
 func PodSeconds(spec *v1alpha1.CommGroupSpec) int64 {
 	task := int64(taskLimit(spec, spec.Run.NodeDeadlineSeconds) / time.Second)
 	return int64(spec.Run.MembersDeadlineSeconds) + int64(localizationDeadlineSeconds(spec)) + task*int64(3+len(spec.Mesh)) + podstate.SlackSeconds

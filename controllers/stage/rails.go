@@ -63,7 +63,8 @@ func (g *findings) railsOf() map[int]badRails {
 	return out
 }
 
-// figures of a rail: measured, expected and percent; empty where it was not measured, or nothing was to hold it against.
+// figures of a rail: measured, expected and percent; empty where it was not measured, or nothing was to hold it
+// against.
 func (g *findings) railFigures(r badRails, device int32) string {
 	measured, there := r.measured[device]
 	if !there || r.usual == 0 {

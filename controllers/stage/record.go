@@ -17,9 +17,9 @@ import (
 	"rcclx.io/commgroup-operator/internal/localize"
 )
 
-// record is what the stage has written down: the tests, the verdict so far and the culprits in status.span; and the events and the next
-// wake-up that come with it. A decision is written to the status first; what follows from it is derived from the written status (saved)
-// in the next reconcile, so that a lost write loses nothing.
+// record is what the stage has written down: the tests, the verdict so far and the culprits in status.span; and the
+// events and the next wake-up that come with it. A decision is written to the status first; what follows from it is
+// derived from the written status (saved) in the next reconcile, so that a lost write loses nothing.
 type record struct {
 	in Input
 	// saved is status.span of this run as the API has it, nil where it has none; span is what it becomes.
@@ -77,7 +77,8 @@ func testID(t *v1alpha1.SpanTest) string {
 	return fmt.Sprintf("group-%d", t.Round)
 }
 
-// open begins a test of this kind, round, index and dimension over the set; its tasks are given out once the status is written.
+// open begins a test of this kind, round, index and dimension over the set; its tasks are given out once the status is
+// written.
 func (g *record) open(t v1alpha1.SpanTest, set string) bool {
 	all := len(set)
 	for i := range g.span.Tests {
@@ -129,8 +130,8 @@ func (g *record) lastGroupTest() int {
 	return -1
 }
 
-// searchBase is the place of the test that a search would be for: the last one of the group or of a dimension; -1 where there
-// is none.
+// searchBase is the place of the test that a search would be for: the last one of the group or of a dimension; -1 where
+// there is none.
 func (g *record) searchBase() int { return BaseOf(g.span.Tests) }
 
 // BaseOf is the place of the last test of the group or of a dimension; -1 where there is none.
@@ -151,7 +152,8 @@ func (g *record) dimensionSearched() string {
 	return ""
 }
 
-// roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the group.
+// roundsBefore counts the rounds of searches before the present one: their tests stand before the last test of the
+// group.
 func (g *record) roundsBefore() int {
 	rounds := 0
 	for i := range g.span.Tests[:g.searchBase()+1] {
@@ -244,8 +246,8 @@ func (g *record) minPercent() int64 {
 	return runplan.DefaultNodeMinPercentOfMedian
 }
 
-// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named, and no more than one task has
-// communicators for.
+// hasRails says whether nodes have more than one GPU in the group, so that a rail can be named, and no more than one
+// task has communicators for.
 func (g *record) hasRails() bool {
 	n := g.in.Group.Spec.RanksPerNode
 	return n > 1 && n <= spans.MaxNodeCommunicators

@@ -11,7 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// keepResults makes one series of each measurement over the communicators of a dimension, whose data took that transport.
+// keepResults makes one series of each measurement over the communicators of a dimension, whose data took that
+// transport.
 func (g *planner) keepResults(dimension, transport string, communicators []commResult) {
 	g.span.Results = slices.DeleteFunc(g.span.Results, func(s v1alpha1.SpanResultSeries) bool { return s.Dimension == dimension })
 	for _, s := range seriesOf(dimension, communicators) {
@@ -160,7 +161,8 @@ func (g *planner) groupFigures() (first, last int64) {
 	return first, last
 }
 
-// stillSlow says whether the group without its slow culprits is no faster than it was with them. Where a mark was met it is not.
+// stillSlow says whether the group without its slow culprits is no faster than it was with them. Where a mark was met
+// it is not.
 func (g *planner) stillSlow() bool {
 	first, last := g.groupFigures()
 	return g.foundSlow() && last > 0 && last*g.minPercent() <= first*100 && !g.judgedByMark()

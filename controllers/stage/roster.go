@@ -30,8 +30,8 @@ type roster struct {
 	// dropped are the members that fell out in this step, and what was said of the first.
 	dropped []string
 	why     decision.Event
-	// justDeparted are those that left and are not noted in the tests yet; lost: some of them not as culprits; departedSilent of them were seen in
-	// a bad test and heard of no more.
+	// justDeparted are those that left and are not noted in the tests yet; lost: some of them not as culprits;
+	// departedSilent of them were seen in a bad test and heard of no more.
 	justDeparted   []int
 	lost           bool
 	departedSilent int
@@ -50,7 +50,8 @@ type participant struct {
 	report *v1alpha1.SessionStatus
 	// member: the node is still a member of the group, and the same node.
 	member bool
-	// present: the group has not gone on without it; held: so the API has it, and what this step decides is not written yet.
+	// present: the group has not gone on without it; held: so the API has it, and what this step decides is not written
+	// yet.
 	present, held bool
 }
 
@@ -70,7 +71,8 @@ func (s *participant) taskStatus(id string) *v1alpha1.NodeTaskStatus {
 	return s.report.Task
 }
 
-// idled: the member's agent ended its session since it was given nothing to do. Its idle deadline outlasts each test and search.
+// idled: the member's agent ended its session since it was given nothing to do. Its idle deadline outlasts each test
+// and search.
 func (s *participant) idled() bool {
 	return s.report != nil && s.report.State == v1alpha1.SessionEnded && s.report.Reason == v1alpha1.ReasonSessionIdle
 }
@@ -170,8 +172,8 @@ func (g *roster) drop(s *participant, reason, message string) {
 	g.leave(s, reason, message)
 }
 
-// leave goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict, and is never one that
-// means Pass.
+// leave goes on without a member: its session ends, and its GPUs with it. The reason counts for the stage's verdict,
+// and is never one that means Pass.
 func (g *roster) leave(s *participant, reason, message string) {
 	g.worsen(reason, message)
 	g.lost = true
@@ -229,7 +231,8 @@ func (g *roster) writeDepartures() {
 // MaxLeftSet is what status.span.leftSet holds.
 const MaxLeftSet = 1024
 
-// noteDepartures notes who left since the last note, before what is tried without them; it says whether there was room for that.
+// noteDepartures notes who left since the last note, before what is tried without them; it says whether there was room
+// for that.
 func (g *roster) noteDepartures() bool {
 	var set localize.Set
 	notes, noted := 0, departedIn(g.span.Tests)
@@ -292,8 +295,8 @@ func (g *roster) departedSince() localize.Set {
 	return localize.NewSet(append(departedIn(g.span.Tests[g.searchBase()+1:]), g.justDeparted...)...)
 }
 
-// writeSet gives a set as ranges that also span members who left before the search: so it stays short, and is read back as what
-// of it was there.
+// writeSet gives a set as ranges that also span members who left before the search: so it stays short, and is read back
+// as what of it was there.
 func (g *roster) writeSet(set localize.Set) string {
 	present := localize.NewSet(append(g.presentSet(), g.departedSince()...)...)
 	var wide localize.Set
@@ -324,8 +327,8 @@ func (g *roster) readSet(text string) localize.Set {
 	})
 }
 
-// wholeSet is the set of all that are present, for a test that those after it are counted from: one range, from which all are taken
-// who left before it (noteDepartures). So it is short, however many they are.
+// wholeSet is the set of all that are present, for a test that those after it are counted from: one range, from which
+// all are taken who left before it (noteDepartures). So it is short, however many they are.
 func (g *roster) wholeSet() string {
 	present := g.presentSet()
 	return localize.Range(present[0], present[len(present)-1]+1).String()
@@ -350,14 +353,15 @@ func (g *roster) departedNames() []string {
 	return out
 }
 
-// letGo says whether the member's session and pod may end: only once the API has it that the group goes on without the member,
-// or that the stage is over. Were the status lost after they ended, nothing would tell why they did.
+// letGo says whether the member's session and pod may end: only once the API has it that the group goes on without the
+// member, or that the stage is over. Were the status lost after they ended, nothing would tell why they did.
 func (g *roster) letGo(s *participant) bool {
 	return !s.held || g.savedOver() || g.unwritten && !s.present
 }
 
-// restsOn names the nodes by whose objects, as they were read, members are let go, and with them their pods, while the stage goes on. A
-// manager that takes over may have the group as it is and those as they were: it would end healthy members, and name them.
+// restsOn names the nodes by whose objects, as they were read, members are let go, and with them their pods, while the
+// stage goes on. A manager that takes over may have the group as it is and those as they were: it would end healthy
+// members, and name them.
 func (g *roster) restsOn() []string {
 	if g.saved == nil || g.savedOver() || g.in.Run.Phase != v1alpha1.RunPhaseRunning {
 		return nil
@@ -422,8 +426,8 @@ func (g *roster) end(verdict v1alpha1.Verdict, reason, message string) {
 // MaxCulprits bounds status.span.culprits.
 const MaxCulprits = 16
 
-// blame names a culprit, once. Where the list is full, a node that is not in it takes the place of another node's second entry; what is
-// left out stands in culpritSet.
+// blame names a culprit, once. Where the list is full, a node that is not in it takes the place of another node's
+// second entry; what is left out stands in culpritSet.
 func (g *roster) blame(c v1alpha1.Culprit) {
 	isIt := func(o v1alpha1.Culprit) bool { return same(&o, &c) }
 	if slices.ContainsFunc(g.span.Culprits, isIt) {

@@ -78,7 +78,8 @@ type commResult struct {
 	transports []MemberTransport
 }
 
-// evaluate reads what the members say of a test. It is done once each member that was asked has answered, or is given up.
+// evaluate reads what the members say of a test. It is done once each member that was asked has answered, or is given
+// up.
 func (g *rounds) evaluate(t *v1alpha1.SpanTest) testResult {
 	r := testResult{test: t, guilty: map[string]v1alpha1.Culprit{}}
 	l, err := g.layoutOf(t)
@@ -151,8 +152,9 @@ func (g *rounds) evaluate(t *v1alpha1.SpanTest) testResult {
 	return r
 }
 
-// graced says whether reports of a test whose deadline is past are still waited for: from the first look that saw so, for some
-// seconds more, and so for one look more at least. The clock may have jumped, or the manager come back from a long absence.
+// graced says whether reports of a test whose deadline is past are still waited for: from the first look that saw so,
+// for some seconds more, and so for one look more at least. The clock may have jumped, or the manager come back from a
+// long absence.
 func (g *rounds) graced(t *v1alpha1.SpanTest) bool {
 	if t.OverdueTime == nil || g.in.Now.Before(t.OverdueTime.Time) {
 		t.OverdueTime = decision.Stamp(g.in.Now)
@@ -182,9 +184,9 @@ func (r *testResult) fallOut(s *participant, reason, message string) {
 	}
 }
 
-// giveUp lets the members fall out that have not reported. They may be what the others call bad, or only late: what is missing
-// accuses nobody, unless the group without one of them is good (accuseSilent). Of one that was never seen at the task nothing
-// was measured, and what hung may only have waited for it.
+// giveUp lets the members fall out that have not reported. They may be what the others call bad, or only late: what is
+// missing accuses nobody, unless the group without one of them is good (accuseSilent). Of one that was never seen at
+// the task nothing was measured, and what hung may only have waited for it.
 func (g *rounds) giveUp(r *testResult, l *layout, silent []*participant, seconds int) {
 	unseen := map[*participant]bool{}
 	ids, _ := g.limits(r.test, len(l.shares))
@@ -231,12 +233,12 @@ func idOwed(share *spans.Part) string {
 	return ""
 }
 
-// badWithoutBlame are reasons for which a communicator counts as bad although an agent says Error: it did not form or ended
-// early, and which node is to blame is to be found.
+// badWithoutBlame are reasons for which a communicator counts as bad although an agent says Error: it did not form or
+// ended early, and which node is to blame is to be found.
 var badWithoutBlame = []string{v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonRankHung, v1alpha1.ReasonRankDied}
 
-// evaluateCommunicator sums up what its nodes say. Each must have passed and have been asked; a node that could not take part
-// for a reason of its own falls out.
+// evaluateCommunicator sums up what its nodes say. Each must have passed and have been asked; a node that could not
+// take part for a reason of its own falls out.
 func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult {
 	out := commResult{communicator: c}
 	fail := func(s *participant, status *v1alpha1.TaskCommunicatorStatus, reason, said, message string) {
@@ -305,7 +307,8 @@ func ownCulprit(s *participant, status *v1alpha1.TaskCommunicatorStatus) *v1alph
 	return &own
 }
 
-// atLeast is a reason that means at least the verdict: what an agent calls Error or Fail stays so, whatever word it has for it.
+// atLeast is a reason that means at least the verdict: what an agent calls Error or Fail stays so, whatever word it has
+// for it.
 func atLeast(verdict v1alpha1.Verdict, reason string) string {
 	switch {
 	case judge.Rank(VerdictOf(reason)) >= judge.Rank(verdict):
@@ -316,7 +319,8 @@ func atLeast(verdict v1alpha1.Verdict, reason string) string {
 	return v1alpha1.ReasonGroupStepFailed
 }
 
-// acrossNodes is the reason in the words of the group's stage: what each node sees as its own hung rank is a hang across them.
+// acrossNodes is the reason in the words of the group's stage: what each node sees as its own hung rank is a hang
+// across them.
 func acrossNodes(reason string) string {
 	switch reason {
 	case v1alpha1.ReasonRankHung, v1alpha1.ReasonRunDeadlineExceeded:
@@ -337,11 +341,12 @@ func worseReason(a, b string) bool {
 	return place(a) < place(b)
 }
 
-// maxFigure is beyond every latency in nanoseconds (18 minutes) and bus bandwidth in MB/s; percentages of it fit an int64.
+// maxFigure is beyond every latency in nanoseconds (18 minutes) and bus bandwidth in MB/s; percentages of it fit an
+// int64.
 const maxFigure = 1 << 40
 
-// missingResult names the first planned measurement that the results lack, but for the series that are said to have been left
-// out: each of the repeats, and the first and the last size of each have to be there, with their figures.
+// missingResult names the first planned measurement that the results lack, but for the series that are said to have
+// been left out: each of the repeats, and the first and the last size of each have to be there, with their figures.
 func (g *rounds) missingResult(t *v1alpha1.SpanTest, c *communicator, status *v1alpha1.TaskCommunicatorStatus) string {
 	if want, got := g.planOf(t).Repeats, status.Repeats; max(1, got) != max(1, want) {
 		return fmt.Sprintf("each of the %d repeats of benchmark.repeats: it tells of %d", max(1, want), max(1, got))
@@ -378,8 +383,8 @@ func nothingMeasurable(plan *v1alpha1.RunPlan, ranks int32) bool {
 	return len(runplan.SeriesOf(plan, ranks)) == 0
 }
 
-// mainBandwidth is that of the first series of AllReduce that was planned, else of the first of all, at its largest size; nil
-// where the report had no place for it.
+// mainBandwidth is that of the first series of AllReduce that was planned, else of the first of all, at its largest
+// size; nil where the report had no place for it.
 func mainBandwidth(all []runplan.Planned, results []v1alpha1.ResultSeries) *int64 {
 	main := max(0, slices.IndexFunc(all, func(p runplan.Planned) bool { return p.Key.Collective == v1alpha1.AllReduce }))
 	if main >= len(all) {

@@ -107,8 +107,8 @@ func (g *machine) endSearch(bound string) {
 	g.conclude(f, bound, findingText(&f, bound))
 }
 
-// conclude ends the search: culprits are named and left out, and the group without them is tried once more. bound says what ended it
-// before its end, or is empty, and why says what was seen where no culprit is named.
+// conclude ends the search: culprits are named and left out, and the group without them is tried once more. bound says
+// what ended it before its end, or is empty, and why says what was seen where no culprit is named.
 func (g *machine) conclude(f localize.Finding, bound, why string) {
 	l := g.span.Localization
 	step := g.searchStep()

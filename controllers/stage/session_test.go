@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestSessionOfManyCommunicators: the part of a CommTask that the controller writes for a task leaves room for facts and reports,
-// with unique ids as they are, and with ids that fill their 128 bytes.
+// TestSessionOfManyCommunicators: the part of a CommTask that the controller writes for a task leaves room for facts
+// and reports, with unique ids as they are, and with ids that fill their 128 bytes.
 func TestSessionOfManyCommunicators(t *testing.T) {
 	for idBytes, limit := range map[int]int{36: 3 << 10, 128: 5 << 10} {
 		group := testkit.SpanGroup(64, func(g *state.Group) {
@@ -46,7 +46,8 @@ func TestSessionOfManyCommunicators(t *testing.T) {
 	}
 }
 
-// TestIdleDeadlineOutlastsEveryWait: no agent gives up while the controller waits for others, whatever takes longest and however many there are.
+// TestIdleDeadlineOutlastsEveryWait: no agent gives up while the controller waits for others, whatever takes longest
+// and however many there are.
 func TestIdleDeadlineOutlastsEveryWait(t *testing.T) {
 	for _, members := range []int32{2, 1500, 12_500} {
 		for _, nodeSeconds := range []int32{10, 1800, 86_400} {

@@ -53,7 +53,8 @@ type State struct {
 	// CreatePodsOn are nodes that get a pod of the stage now; DeletePods are pods to delete, by name.
 	CreatePodsOn []string
 	DeletePods   []string
-	// RestsOn are the nodes by whose objects members are let go while the stage goes on: these have to be as they were read.
+	// RestsOn are the nodes by whose objects members are let go while the stage goes on: these have to be as they were
+	// read.
 	RestsOn []string
 	Events  []decision.Event
 	WakeAt  time.Time
@@ -61,9 +62,9 @@ type State struct {
 	Over bool
 }
 
-// machine takes one step of the group's stage. All that a stage knows is in the objects: who takes part in the CommTasks' sessions, what
-// was tried and what came of it in status.span. It stands on layers, each of which uses those below it alone: record, roster, planner,
-// members, rounds, findings, summary.
+// machine takes one step of the group's stage. All that a stage knows is in the objects: who takes part in the
+// CommTasks' sessions, what was tried and what came of it in status.span. It stands on layers, each of which uses those
+// below it alone: record, roster, planner, members, rounds, findings, summary.
 type machine struct{ *summary }
 
 func newMachine(in Input, span *v1alpha1.SpanStatus) *machine {
@@ -224,8 +225,8 @@ func (g *machine) advance() {
 	}
 }
 
-// searching says whether a search among the group's members goes on, which goes on without one that is lost. One in the mesh does
-// not, since the mesh needs all.
+// searching says whether a search among the group's members goes on, which goes on without one that is lost. One in the
+// mesh does not, since the mesh needs all.
 func (g *machine) searching() bool {
 	return g.span.Stage == v1alpha1.StageLocalizing && g.dimensionSearched() == ""
 }
@@ -255,7 +256,8 @@ func (g *machine) goesOnWithout() bool {
 	return true
 }
 
-// evaluateOpen looks at the open tests; once all are done it closes them together, since they are compared with each other.
+// evaluateOpen looks at the open tests; once all are done it closes them together, since they are compared with each
+// other.
 func (g *machine) evaluateOpen() roundState {
 	var results []testResult
 	open := false
@@ -411,8 +413,8 @@ func (g *machine) afterBadGroup(r *testResult) {
 	g.startSearch(g.stepOf(r.step))
 }
 
-// afterPairs makes the next round of pairs, and searches where a pair was far slower than the best, or the group far slower
-// than each of them.
+// afterPairs makes the next round of pairs, and searches where a pair was far slower than the best, or the group far
+// slower than each of them.
 func (g *machine) afterPairs() {
 	if g.openPairs() {
 		return
@@ -498,8 +500,8 @@ func (g *machine) openMesh() {
 	g.pass()
 }
 
-// afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may be
-// far slower than those like it. What is bad is searched for among the members of the bad communicators.
+// afterMesh judges a dimension: each of its communicators has to work, by the transport that is asked for, and none may
+// be far slower than those like it. What is bad is searched for among the members of the bad communicators.
 func (g *machine) afterMesh() {
 	if len(g.round) == 0 {
 		g.openMesh()

@@ -51,8 +51,8 @@ func (g *summary) speedWords() string {
 	return judge.SpeedWords(g.speedNotJudged())
 }
 
-// notCompared tells what of a good stage was measured or said, and not compared with anything: series that did not fit into
-// reports, and members whose agents did not say which library or settings they have.
+// notCompared tells what of a good stage was measured or said, and not compared with anything: series that did not fit
+// into reports, and members whose agents did not say which library or settings they have.
 func (g *summary) notCompared() string {
 	var out []string
 	last := g.lastGroupTest()
@@ -101,8 +101,8 @@ func (g *summary) notCompared() string {
 	return text
 }
 
-// repeatsWords says how many repeats the figures over the nodes are the median of, and how far they are apart at most; empty where
-// none are asked for.
+// repeatsWords says how many repeats the figures over the nodes are the median of, and how far they are apart at most;
+// empty where none are asked for.
 func (g *summary) repeatsWords() string {
 	n, most, known := g.in.Group.Spec.Benchmark.Repeats, int32(0), true
 	if n < 2 {
@@ -134,7 +134,8 @@ func (g *summary) withoutDeparted() string {
 	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", words.SomeNames(g.departedNames(), 5), len(g.present()), what, g.figure(), before)
 }
 
-// departedSinceBad are the members that left between the last communicator over the group and the one before, where that one failed.
+// departedSinceBad are the members that left between the last communicator over the group and the one before, where
+// that one failed.
 func (g *summary) departedSinceBad() localize.Set {
 	last := g.lastGroupTest()
 	for i := last - 1; i >= 0; i-- {
@@ -148,8 +149,8 @@ func (g *summary) departedSinceBad() localize.Set {
 	return nil
 }
 
-// accuseSilent gives the member whose agent fell silent in a bad test the reason of the group that failed with it: the group
-// without it, and it alone, is good.
+// accuseSilent gives the member whose agent fell silent in a bad test the reason of the group that failed with it: the
+// group without it, and it alone, is good.
 func (g *summary) accuseSilent() {
 	left := g.departedSinceBad()
 	if len(left) != 1 || !slices.ContainsFunc(g.span.Tests, func(t v1alpha1.SpanTest) bool {

@@ -8,8 +8,8 @@ import (
 // MaxRefusedRetry is how late a reconcile after a refused write may come.
 const MaxRefusedRetry = time.Minute
 
-// WantRefusedResult fails the test unless the reconcile returned no error, since its back-off would replace the next wake-up, and
-// comes again within MaxRefusedRetry.
+// WantRefusedResult fails the test unless the reconcile returned no error, since its back-off would replace the next
+// wake-up, and comes again within MaxRefusedRetry.
 func WantRefusedResult(t *testing.T, requeueAfter time.Duration, err error) {
 	t.Helper()
 	if err != nil {

@@ -43,8 +43,8 @@ func Sentence(s string) string {
 	return s + "."
 }
 
-// Told is what was seen on one node, for a text that has just named these nodes: where the message begins with the name of the only one,
-// that is not told again.
+// Told is what was seen on one node, for a text that has just named these nodes: where the message begins with the name
+// of the only one, that is not told again.
 func Told(message string, named ...string) string {
 	if len(named) != 1 {
 		return message

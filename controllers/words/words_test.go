@@ -2,7 +2,8 @@ package words
 
 import "testing"
 
-// TestOneLine: what names and reports hold reaches a condition without line ends, and no character that is not seen reaches it raw.
+// TestOneLine: what names and reports hold reaches a condition without line ends, and no character that is not seen
+// reaches it raw.
 func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                             "",

@@ -133,7 +133,8 @@ func TestMetricsThatNoDashboardShows(t *testing.T) {
 	}
 }
 
-// A monitor's metric is that of a node, whatever groups it is in: a panel restricts it to the members of the chosen group.
+// A monitor's metric is that of a node, whatever groups it is in: a panel restricts it to the members of the chosen
+// group.
 func TestMonitorsMetricsAreOfMembers(t *testing.T) {
 	count := 0
 	for _, d := range Dashboards() {

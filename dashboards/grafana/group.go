@@ -35,7 +35,8 @@ func series(expression string) string {
 	return fmt.Sprintf(`label_join(%s, "series", " ", "variant", "dimension")`, expression)
 }
 
-// ownWeek is the headline against its own median of seven days, with the labels of a check: it is there from the first run on.
+// ownWeek is the headline against its own median of seven days, with the labels of a check: it is there from the first
+// run on.
 func ownWeek() string {
 	ratio := fmt.Sprintf("%s / %s", promql.Max(of(metrics.Headline)), promql.Max("quantile_over_time(0.5, "+of(metrics.Headline)+"[7d])"))
 	return fmt.Sprintf(`label_replace(label_replace(%s, "source", "median of 7 days", "", ""), "measurement", "headline bus bandwidth", "", "")`, ratio)

@@ -185,7 +185,8 @@ func (p *panel) fields(f *sdk.FieldConfig) {
 // sizeField is what Grafana calls the first column of the matrix that bySize makes.
 const sizeField = `size_bytes\series`
 
-// bySize makes a row of each message size, in order, with a column of each series, from a table with the labels series and size_bytes.
+// bySize makes a row of each message size, in order, with a column of each series, from a table with the labels series
+// and size_bytes.
 func bySize() []sdk.DataTransformerConfig {
 	convert := func(field, kind string) sdk.DataTransformerConfig {
 		return sdk.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": []map[string]any{{"targetField": field, "destinationType": kind}}}}
@@ -198,8 +199,8 @@ func bySize() []sdk.DataTransformerConfig {
 	}
 }
 
-// merged joins the tables of all queries by their labels, leaves columns out and gives the others names. Values of query A are "Value #A",
-// or "Value" where there is one query only.
+// merged joins the tables of all queries by their labels, leaves columns out and gives the others names. Values of
+// query A are "Value #A", or "Value" where there is one query only.
 func merged(hide []string, names map[string]string) []sdk.DataTransformerConfig {
 	hidden := map[string]bool{"Time": true}
 	for _, name := range hide {

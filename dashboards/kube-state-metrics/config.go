@@ -1,5 +1,6 @@
-// Package kubestatemetrics makes the CustomResourceState configuration of kube-state-metrics from the CRDs, so that it follows the API:
-// each number, time and word of a fixed set in the status becomes a metric, each condition a state set.
+// Package kubestatemetrics makes the CustomResourceState configuration of kube-state-metrics from the CRDs, so that it
+// follows the API: each number, time and word of a fixed set in the status becomes a metric, each condition a state
+// set.
 package kubestatemetrics
 
 import (
@@ -26,15 +27,16 @@ type resource struct {
 	left []string
 }
 
-// One series for each object and field: lists are left out, so that nothing grows with the members, and so are words that
-// are new in each run.
+// One series for each object and field: lists are left out, so that nothing grows with the members, and so are words
+// that are new in each run.
 var resources = map[string]resource{
 	"CommGroup": {
 		prefix: "kube_commgroup",
 		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}},
 		info:   map[string][]string{"uid": {"metadata", "uid"}, "span": {"spec", "span"}, "effective": {"status", "effective"}, "run_trigger": {"status", "run", "trigger"}},
 		roots:  []string{"spec.run.state", "spec.ranksPerNode", "status"},
-		// The stage of a run is for people, and changes with each test; moved is the controller's memory, which Validated tells.
+		// The stage of a run is for people, and changes with each test; moved is the controller's memory, which Validated
+		// tells.
 		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
 	},
 	"CommNode": {
@@ -66,8 +68,8 @@ type resourceConfig struct {
 		Version string `json:"version"`
 		Kind    string `json:"kind"`
 	} `json:"groupVersionKind"`
-	// ErrorLogV is the verbosity from which kube-state-metrics logs a field that is absent, at each write of each object: what is
-	// optional is no error.
+	// ErrorLogV is the verbosity from which kube-state-metrics logs a field that is absent, at each write of each object:
+	// what is optional is no error.
 	ErrorLogV        int                 `json:"errorLogV"`
 	MetricNamePrefix string              `json:"metricNamePrefix"`
 	LabelsFromPath   map[string][]string `json:"labelsFromPath"`

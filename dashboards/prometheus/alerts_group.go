@@ -21,7 +21,8 @@ const (
 	monitors = "`kubectl -n commgroup-system get pods -o wide -l app.kubernetes.io/name=commgroup-monitor` - the monitors, then `kubectl logs` of the one on the node"
 )
 
-// reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start the waiting anew.
+// reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start
+// the waiting anew.
 var reasonOfReady = "{{ with printf \"" + metrics.ConditionReason.Name + "{type='Ready',group_namespace='%s',group='%s'}\" $labels.group_namespace $labels.group | query }}" +
 	"{{ . | first | label \"reason\" }}{{ else }}unknown{{ end }}"
 

@@ -125,8 +125,8 @@ func agentReportFailing() Alert {
 func agentScanStale() Alert {
 	return Alert{
 		Name: "CommGroupAgentScanStale", Severity: Warning, For: 5 * time.Minute,
-		// By the node's clock: clocks that are minutes apart fire it too, and should be mended as well. A monitor scans at half
-		// of the time that its report holds, or sooner.
+		// By the node's clock: clocks that are minutes apart fire it too, and should be mended as well. A monitor scans at
+		// half of the time that its report holds, or sooner.
 		Expr:        fmt.Sprintf("time() - %s > 300 + %s", promql.NodeMax(promql.Of(metrics.AgentScan)), promql.NodeMax(promql.Of(metrics.AgentValid))),
 		Summary:     "The monitor on " + onNode + " no longer scans",
 		Description: "The monitor on " + onNode + " last scanned its node with success {{ $value | humanizeDuration }} ago, by the node's clock.",

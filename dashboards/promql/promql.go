@@ -1,4 +1,5 @@
-// Package promql writes selectors of the metrics' contract, so that no dashboard or rule can name a metric or label that nobody exposes.
+// Package promql writes selectors of the metrics' contract, so that no dashboard or rule can name a metric or label
+// that nobody exposes.
 package promql
 
 import (
@@ -68,7 +69,8 @@ func Of(m metrics.Metric, matches ...Match) string {
 	return m.Name + "{" + strings.Join(parts, ",") + "}"
 }
 
-// Max is the largest value for each group and the further labels. It drops the target's labels, so that a change of the leader is no change of the series.
+// Max is the largest value for each group and the further labels. It drops the target's labels, so that a change of the
+// leader is no change of the series.
 func Max(expression string, by ...string) string { return aggregate("max", expression, by) }
 
 // Min is the smallest value for each group and the further labels.
@@ -88,8 +90,8 @@ func nodeAggregate(op, expression string, by []string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(append([]string{metrics.LabelNode}, by...), ", "), expression)
 }
 
-// OfMembers restricts an expression of the monitors' metrics, which know no group, to members of groups: those whose reports
-// the manager has.
+// OfMembers restricts an expression of the monitors' metrics, which know no group, to members of groups: those whose
+// reports the manager has.
 func OfMembers(expression string, groups ...Match) string {
 	return fmt.Sprintf("%s and %s %s", expression, OnNode, Of(metrics.NodeLastReport, groups...))
 }
@@ -103,7 +105,8 @@ func Labels(more ...string) string { return strings.Join(append(slices.Clone(Gro
 // OnGroup is the vector matching on the group and the further labels.
 func OnGroup(more ...string) string { return "on (" + Labels(more...) + ")" }
 
-// Gain is Baseline's latency over the latency of each other variant, for each measured size: above 1 the variant is faster.
+// Gain is Baseline's latency over the latency of each other variant, for each measured size: above 1 the variant is
+// faster.
 func Gain(matches ...Match) string {
 	by := []string{metrics.LabelSpan, metrics.LabelDimension, metrics.LabelCollective, metrics.LabelDatatype, metrics.LabelPlacement, metrics.LabelSize}
 	baseline := Max(Of(metrics.Latency, append(slices.Clone(matches), Is(metrics.LabelVariant, Baseline))...), by...)

@@ -1,8 +1,9 @@
 // Command bench-discover measures agent discover as a whole process and holds it, in time and in content, against
 // rocm-smi --showtopo on the same simulated nodes. compare.sh beside it installs what it needs.
 //
-// It mounts the nodes' trees over /sys, and so needs root and runs in a mount namespace of its own: it starts itself again in
-// one, and refuses to mount anything where it is not in one. Nothing outside of it changes, and it ends with the process.
+// It mounts the nodes' trees over /sys, and so needs root and runs in a mount namespace of its own: it starts itself
+// again in one, and refuses to mount anything where it is not in one. Nothing outside of it changes, and it ends with
+// the process.
 package main
 
 import (

@@ -188,7 +188,8 @@ func TestMediansAndRatios(t *testing.T) {
 	}
 }
 
-// TestMeasuresAProcess: the figures of a process are its own, and an exit code that is not expected is an error with its text.
+// TestMeasuresAProcess: the figures of a process are its own, and an exit code that is not expected is an error with
+// its text.
 func TestMeasuresAProcess(t *testing.T) {
 	c := &command{name: "shell", args: []string{"/bin/sh", "-c", "echo hello; exit 3"}, okCodes: []int{3}}
 	if err := c.once(); err != nil {

@@ -1,5 +1,5 @@
-// Command bench-localize counts what the search for a culprit takes, by simulation: tests, rounds, the planner's own time, and
-// the time that the rounds take on a cluster at a stated time of a test.
+// Command bench-localize counts what the search for a culprit takes, by simulation: tests, rounds, the planner's own
+// time, and the time that the rounds take on a cluster at a stated time of a test.
 package main
 
 import (

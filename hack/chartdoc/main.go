@@ -1,5 +1,6 @@
-// Command chartdoc makes the chart's values.schema.json, and the table of values in docs/chart.md, from its values.yaml: the
-// comment above a value is its description, its type follows from its default, and a line "@schema JSON" says what does not.
+// Command chartdoc makes the chart's values.schema.json, and the table of values in docs/chart.md, from its
+// values.yaml: the comment above a value is its description, its type follows from its default, and a line "@schema
+// JSON" says what does not.
 package main
 
 import (

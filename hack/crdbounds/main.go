@@ -1,5 +1,5 @@
-// Command crdbounds bounds the fields of the CRDs whose Go types are Kubernetes' own, so that no marker of controller-gen reaches
-// them. hack/generate.sh runs it over what controller-gen wrote.
+// Command crdbounds bounds the fields of the CRDs whose Go types are Kubernetes' own, so that no marker of
+// controller-gen reaches them. hack/generate.sh runs it over what controller-gen wrote.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bounds are by path below spec: a name is a property, [] a list's items, {} a map's values. Lengths are those that Kubernetes itself
-// takes: 317 is a qualified name with its prefix, 63 a label's value, 253 a name.
+// bounds are by path below spec: a name is a property, [] a list's items, {} a map's values. Lengths are those that
+// Kubernetes itself takes: 317 is a qualified name with its prefix, 63 a label's value, 253 a name.
 var bounds = map[string]map[string]int{
 	"members.nodeSelector.matchExpressions":            {"maxItems": 32},
 	"members.nodeSelector.matchExpressions[].key":      {"maxLength": 317},

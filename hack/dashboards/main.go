@@ -1,6 +1,6 @@
-// Command dashboards writes all that follows from the metrics' contract and the API for monitoring systems: Prometheus rules with
-// their tests and runbook pages, Grafana dashboards, and the configuration of kube-state-metrics.
-// It prints the files' names.
+// Command dashboards writes all that follows from the metrics' contract and the API for monitoring systems: Prometheus
+// rules with their tests and runbook pages, Grafana dashboards, and the configuration of kube-state-metrics. It prints
+// the files' names.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command imagelist prints every image that manifests name, one a line: those of containers, and those that a program is told
-// to use by an argument or a variable. It reads what helm template prints.
+// Command imagelist prints every image that manifests name, one a line: those of containers, and those that a program
+// is told to use by an argument or a variable. It reads what helm template prints.
 package main
 
 import (

@@ -69,8 +69,8 @@ func list(t *testing.T, arguments ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// TestMirror: with a site's registry, digests or a base of its own, no image of the chart comes from anywhere else, whatever
-// else is switched on.
+// TestMirror: with a site's registry, digests or a base of its own, no image of the chart comes from anywhere else,
+// whatever else is switched on.
 func TestMirror(t *testing.T) {
 	const mirror = "registry.example:5000/mirror"
 	digest := "sha256:" + strings.Repeat("0", 64)

@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
 
-// TestPage: each mark is on the page with its number, in the table of its kind, and the committed page is the generated one.
+// TestPage: each mark is on the page with its number, in the table of its kind, and the committed page is the generated
+// one.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
 	if err := write(&b); err != nil {
@@ -35,8 +36,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestSnippetIsPartOfACommGroup: what the page tells to patch in has no field that the API does not know, and asks for what the
-// marks that decide are of.
+// TestSnippetIsPartOfACommGroup: what the page tells to patch in has no field that the API does not know, and asks for
+// what the marks that decide are of.
 func TestSnippetIsPartOfACommGroup(t *testing.T) {
 	var b bytes.Buffer
 	if err := write(&b); err != nil {

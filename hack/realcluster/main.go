@@ -1,5 +1,6 @@
-// Command realcluster runs a Kubernetes cluster of real nodes on one machine: a control plane, and for each node a kubelet and
-// a containerd with a network, mounts and processes of their own. The nodes' GPUs are simulated, and say so. It needs root.
+// Command realcluster runs a Kubernetes cluster of real nodes on one machine: a control plane, and for each node a
+// kubelet and a containerd with a network, mounts and processes of their own. The nodes' GPUs are simulated, and say
+// so. It needs root.
 package main
 
 import (

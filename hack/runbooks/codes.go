@@ -2,7 +2,8 @@ package main
 
 import "rcclx.io/commgroup-operator/api/v1alpha1"
 
-// codes are those of problems that a node's monitor finds. A culprit carries such a code as its reason, and people look for it here.
+// codes are those of problems that a node's monitor finds. A culprit carries such a code as its reason, and people look
+// for it here.
 var codes = []string{
 	v1alpha1.ProblemSysfsUnreadable, v1alpha1.ProblemDriverNotLoaded, v1alpha1.ProblemNoGPUs, v1alpha1.ProblemMixedModels,
 	v1alpha1.ProblemMixedPartitions, v1alpha1.ProblemGPUHidden, v1alpha1.ProblemGPUNotInKFD, v1alpha1.ProblemGPUMissing,

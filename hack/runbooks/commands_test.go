@@ -17,14 +17,15 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// tools are programs that a page may ask to run, from anywhere or on a node. kubectl commgroup and agent are ours: the tests of
-// cmd/kubectl-commgroup and cmd/agent parse each such line with the commands themselves.
+// tools are programs that a page may ask to run, from anywhere or on a node. kubectl commgroup and agent are ours: the
+// tests of cmd/kubectl-commgroup and cmd/agent parse each such line with the commands themselves.
 var tools = strings.Fields("kubectl helm agent " +
 	"amd-smi rocm-smi dmesg lspci lsmod modinfo modprobe dkms sysctl journalctl systemctl cpupower ipmitool last uptime uname ps ls cat date df find nm ldd " +
 	"ip ethtool rdma ibstat ibv_devinfo ib_write_bw sminfo ping arping traceroute ss lldpctl networkctl chronyc timedatectl crictl timeout for sleep done do " +
 	"grep awk sed tr sort uniq head tail wc env ulimit")
 
-// verbs of kubectl that the pages use; none of these changes anything, but for run, which makes a pod that goes with its shell.
+// verbs of kubectl that the pages use; none of these changes anything, but for run, which makes a pod that goes with
+// its shell.
 var verbs = strings.Fields("commgroup get describe logs exec auth run")
 
 // resources that the pages look at; those of the last line are of other projects' APIs.
@@ -32,7 +33,8 @@ var resources = strings.Fields("cg commgroup ct commtask cgr commruns cn nodes n
 	"daemonsets serviceaccounts rolebindings priorityclasses networkpolicies validatingadmissionpolicy validatingadmissionpolicies validatingwebhookconfigurations " +
 	"network-attachment-definitions localqueues workloads clusterqueues")
 
-// flagsOfSMI are AMD's: of amd-smi by subcommand, as ROCm/amdsmi docs/how-to/amdsmi-cli-tool.md has them, and of rocm-smi.
+// flagsOfSMI are AMD's: of amd-smi by subcommand, as ROCm/amdsmi docs/how-to/amdsmi-cli-tool.md has them, and of
+// rocm-smi.
 var flagsOfSMI = map[string]string{
 	"list": "", "process": "", "firmware": "", "bad-pages": "", "xgmi": "",
 	"metric":   "--power --clock --temperature --ecc-blocks --mem-usage",
@@ -91,7 +93,8 @@ var code = regexp.MustCompile("`[^`]+`")
 // changing are verbs that only cures have.
 var changing = strings.Fields("cordon drain uncordon delete patch annotate debug apply")
 
-// TestCommands: each command begins with a program that is known, and AMD's tools and kubectl have what is asked of them.
+// TestCommands: each command begins with a program that is known, and AMD's tools and kubectl have what is asked of
+// them.
 func TestCommands(t *testing.T) {
 	count := 0
 	for _, reason := range slices.Sorted(maps.Keys(words)) {
@@ -199,7 +202,8 @@ var (
 	column   = regexp.MustCompile(`[A-Z]+:\.([a-zA-Z.]+)`)
 )
 
-// TestFields: each field of a CommGroup, CommRun, CommTask or CommNode that a page names, in a command or between backticks, is there.
+// TestFields: each field of a CommGroup, CommRun, CommTask or CommNode that a page names, in a command or between
+// backticks, is there.
 func TestFields(t *testing.T) {
 	group, task, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommTask](), reflect.TypeFor[v1alpha1.CommNode]()
 	run, spec := reflect.TypeFor[v1alpha1.CommRun](), reflect.TypeFor[v1alpha1.CommGroupSpec]()

@@ -94,7 +94,8 @@ func (f format) specific() bool {
 	return fixed >= minFixedBytes && longest >= minPieceBytes && slices.ContainsFunc(f, func(piece string) bool { return strings.Contains(strings.TrimSpace(piece), " ") })
 }
 
-// mark marks what the format says of a text, where all of it stands there in its order; a message may end before the last full stop.
+// mark marks what the format says of a text, where all of it stands there in its order; a message may end before the
+// last full stop.
 func (f format) mark(text string, hit []bool) bool {
 	var spans [][2]int
 	from := 0
@@ -141,8 +142,8 @@ func explained(text string, all []format) int {
 	return marked * 100 / len(text)
 }
 
-// TestExamplesAreTheCodes: an example of a message is what the code writes, with names and figures put in, so that a reader finds it by
-// search; a message that is worded anew has to take its example along.
+// TestExamplesAreTheCodes: an example of a message is what the code writes, with names and figures put in, so that a
+// reader finds it by search; a message that is worded anew has to take its example along.
 func TestExamplesAreTheCodes(t *testing.T) {
 	all := formats(t)
 	if len(all) < 1000 {

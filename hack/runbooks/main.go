@@ -1,5 +1,5 @@
-// Command runbooks writes docs/runbooks: a page for each reason of docs/reasons.md, with what to look at and what to do, and the
-// index of all pages. It prints the files' names.
+// Command runbooks writes docs/runbooks: a page for each reason of docs/reasons.md, with what to look at and what to
+// do, and the index of all pages. It prints the files' names.
 package main
 
 import (

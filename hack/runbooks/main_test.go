@@ -56,8 +56,8 @@ func TestPages(t *testing.T) {
 // quiet are next steps that ask nobody to act.
 var quiet = regexp.MustCompile("^(none\\b|wait\\b|see `|use it\\b)")
 
-// TestOwnText: a reason that somebody has to act upon has a message, causes, commands, a cure and whom to call; a plain state has
-// three lines, and none whose next step is an act is called plain.
+// TestOwnText: a reason that somebody has to act upon has a message, causes, commands, a cure and whom to call; a plain
+// state has three lines, and none whose next step is an act is called plain.
 func TestOwnText(t *testing.T) {
 	for _, s := range reasons.All() {
 		for _, e := range s.Entries {
@@ -139,7 +139,8 @@ func TestNoPadding(t *testing.T) {
 	}
 }
 
-// TestCommandsFindSomething: pages of runs without pods do not send to their logs, and where logs of run pods are told, it is told which are there.
+// TestCommandsFindSomething: pages of runs without pods do not send to their logs, and where logs of run pods are told,
+// it is told which are there.
 func TestCommandsFindSomething(t *testing.T) {
 	files := allPages(t)
 	for name, text := range files {

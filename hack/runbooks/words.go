@@ -2,7 +2,8 @@ package main
 
 import "maps"
 
-// more is what a page says of a reason beyond docs/reasons.md. Each reason has its own; no text would fit another one as well.
+// more is what a page says of a reason beyond docs/reasons.md. Each reason has its own; no text would fit another one
+// as well.
 type more struct {
 	// Plain: a state that nobody has to do anything about. Its page has Means, and may have Ends.
 	Plain bool
@@ -12,8 +13,8 @@ type more struct {
 	Means string
 	// Causes, the likeliest first.
 	Causes []string
-	// Look are commands that tell the causes apart, from anywhere; OnNode those for the node itself. What stands behind # says
-	// what to look for in the answer.
+	// Look are commands that tell the causes apart, from anywhere; OnNode those for the node itself. What stands behind #
+	// says what to look for in the answer.
 	Look, OnNode []string
 	// Do are steps after the table's next step.
 	Do []string

@@ -1,6 +1,7 @@
-// Command schemarevision counts the schemas of the CRDs. hack/generate.sh runs it over what controller-gen wrote: where the
-// schemas are not those that the last count was for, it counts one up. The count goes into an annotation of each CRD and
-// into a Go constant, so that a manager can tell a CRD that is older than itself. Texts of the fields do not count.
+// Command schemarevision counts the schemas of the CRDs. hack/generate.sh runs it over what controller-gen wrote: where
+// the schemas are not those that the last count was for, it counts one up. The count goes into an annotation of each
+// CRD and into a Go constant, so that a manager can tell a CRD that is older than itself. Texts of the fields do not
+// count.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 // nodeName is the name of the i-th node, in its tree and as NCCL_HOSTID.
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
-// across is a job over several nodes, each with a tree of its own and the fault of its number. devices are those that each
-// node gives, in rank order.
+// across is a job over several nodes, each with a tree of its own and the fault of its number. devices are those that
+// each node gives, in rank order.
 func across(t *testing.T, nodes int, devices []int, faults map[int]string) job {
 	t.Helper()
 	roots := make([]string, nodes)
@@ -144,8 +144,8 @@ func TestFaultsBetweenNodesThatAreNone(t *testing.T) {
 	}
 }
 
-// Several communicators at the same time, on disjoint devices of the same nodes and with the unique id of their own rank 0,
-// as the dimensions of a mesh and the rails have them. Only the one with the slow NIC is slow.
+// Several communicators at the same time, on disjoint devices of the same nodes and with the unique id of their own
+// rank 0, as the dimensions of a mesh and the rails have them. Only the one with the slow NIC is slow.
 func TestCommunicatorsAtTheSameTime(t *testing.T) {
 	const nodes, rails = 3, 4
 	memory := memoryFolder(t)

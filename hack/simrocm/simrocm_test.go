@@ -206,8 +206,8 @@ func TestResultsAreRight(t *testing.T) {
 	}
 }
 
-// Twice the same code: 128+128 is over FNUZ's 240 and 28672+28672 is its largest E5M2, while OCP reads the codes as twice
-// as much, ends at 448, and has infinities in E5M2 only.
+// Twice the same code: 128+128 is over FNUZ's 240 and 28672+28672 is its largest E5M2, while OCP reads the codes as
+// twice as much, ends at 448, and has infinities in E5M2 only.
 func TestEightBitFloatsByArchitecture(t *testing.T) {
 	for model, want := range map[string][]string{
 		"MI300X": {"code step=code:e4m3:78 result=80", "code step=code:e5m2:7b result=7f", "code step=code:e4m3:70 result=78"},

@@ -1,5 +1,5 @@
-// Package audience renders advice for those who read it: the user of a CommGroup changes fields of its spec, the user of
-// agent bench changes flags, and has neither a pod nor an image.
+// Package audience renders advice for those who read it: the user of a CommGroup changes fields of its spec, the user
+// of agent bench changes flags, and has neither a pod nor an image.
 package audience
 
 // Audience is who reads an advice.

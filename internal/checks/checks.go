@@ -1,5 +1,5 @@
-// Package checks turns thresholds of the API into those of package reference, and its comparisons back into the API's. The
-// agent judges a node's own measurements with it, the controller those over several nodes.
+// Package checks turns thresholds of the API into those of package reference, and its comparisons back into the API's.
+// The agent judges a node's own measurements with it, the controller those over several nodes.
 package checks
 
 import (

@@ -1,5 +1,5 @@
-// Package compare holds two runs against each other: what was different about them, and what each measurement gained or lost. It
-// says where a change is within the noise, and where a side lacks a measurement.
+// Package compare holds two runs against each other: what was different about them, and what each measurement gained or
+// lost. It says where a change is within the noise, and where a side lacks a measurement.
 package compare
 
 import (
@@ -230,7 +230,8 @@ func row(size int64, a, b *figures) Row {
 	return r
 }
 
-// change of bandwidth in percent, from the latencies where both are there: of one size they say the same with more digits.
+// change of bandwidth in percent, from the latencies where both are there: of one size they say the same with more
+// digits.
 func change(a, b *figures, i, j int) (float64, bool) {
 	from, to := float64(a.busMBps[i]), float64(b.busMBps[j])
 	if i < len(a.latencyNs) && j < len(b.latencyNs) && a.latencyNs[i] > 0 && b.latencyNs[j] > 0 {

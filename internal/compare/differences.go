@@ -26,7 +26,8 @@ func (l *list) add(what, a, b string) {
 	}
 }
 
-// kinds are the differences that make a comparison of figures one of apples and pears. What a record does not tell is no difference.
+// kinds are the differences that make a comparison of figures one of apples and pears. What a record does not tell is
+// no difference.
 func kinds(a, b *v1alpha1.CommRun) []Difference {
 	var out list
 	out.add("origin of the figures", cmp.Or(string(a.Status.Origin), unknown), cmp.Or(string(b.Status.Origin), unknown))

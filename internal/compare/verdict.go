@@ -42,9 +42,9 @@ func (c *Comparison) Verdict() string {
 // maxNamed is how many regressions are named one by one.
 const maxNamed = 5
 
-// Regressions are what keeps run B from being as good as run A when a measurement may lose at most percent: those that lost more,
-// those that were not measured again or are too noisy to tell, elements that are wrong only now, and a verdict that was Pass.
-// Missing figures are never a pass.
+// Regressions are what keeps run B from being as good as run A when a measurement may lose at most percent: those that
+// lost more, those that were not measured again or are too noisy to tell, elements that are wrong only now, and a
+// verdict that was Pass. Missing figures are never a pass.
 func (c *Comparison) Regressions(percent float64) []string {
 	var out []string
 	both := 0

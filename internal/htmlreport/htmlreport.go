@@ -1,5 +1,5 @@
-// Package htmlreport writes one CommGroup as one HTML page that needs nothing else: no script, no font, no address of any
-// server. Whoever opens it sees first what is wrong and what to do. It takes values and a time and gives bytes.
+// Package htmlreport writes one CommGroup as one HTML page that needs nothing else: no script, no font, no address of
+// any server. Whoever opens it sees first what is wrong and what to do. It takes values and a time and gives bytes.
 package htmlreport
 
 import (
@@ -80,7 +80,8 @@ func verdictTone(v v1alpha1.Verdict) tone {
 type grid struct {
 	Caption string
 	Head    []string
-	// Titled: a heading right above says what the caption does. Stack: on a narrow screen each row is a block with a line for each cell.
+	// Titled: a heading right above says what the caption does. Stack: on a narrow screen each row is a block with a line
+	// for each cell.
 	Titled, Stack bool
 	Rows          []gridRow
 	// More says what was left out; empty where nothing was.

@@ -266,7 +266,8 @@ func TestHeroSaysHowManyCulpritsFollow(t *testing.T) {
 	}
 }
 
-// TestCulpritsAreDrawn: the picture of the node has the blamed link, GPU or NIC's GPU in the style of culprits, and no other.
+// TestCulpritsAreDrawn: the picture of the node has the blamed link, GPU or NIC's GPU in the style of culprits, and no
+// other.
 func TestCulpritsAreDrawn(t *testing.T) {
 	for name, want := range map[string]string{"failed": "GPU2 to GPU5: xGMI; the slowest pair: 11.5 GB/s measured at 16M, the node's median is 44.8; culprit: SlowLink",
 		"span": "GPU1, 0000:2b:00.0, hive 1, NUMA node 0, NIC mlx5_1 Switch, culprit: mlx5_1 SlowRail"} {

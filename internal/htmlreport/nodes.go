@@ -76,8 +76,8 @@ func (m member) tone() tone {
 	return verdictTone(m.verdict)
 }
 
-// members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands before
-// what was.
+// members are the nodes, the worst first: the named, then by verdict, then the slowest; what was not measured stands
+// before what was.
 func members(group *state.Group, nodes []report.Member) []member {
 	blamed := report.Blamed(group, nodes)
 	out := make([]member, 0, len(nodes))

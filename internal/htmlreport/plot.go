@@ -58,8 +58,8 @@ type point struct {
 	Title string
 }
 
-// series is what a plot is made of. A gap between points that were not measured is left open: Breaks holds the X from which a
-// new stretch begins.
+// series is what a plot is made of. A gap between points that were not measured is left open: Breaks holds the X from
+// which a new stretch begins.
 type series struct {
 	Name   string
 	Class  string
@@ -146,7 +146,8 @@ type plotOptions struct {
 	guides          map[float64]string // values on the y axis with their labels
 }
 
-// newPlot works out the geometry. It gives nil where no series has a point: an empty frame would look like a measured zero.
+// newPlot works out the geometry. It gives nil where no series has a point: an empty frame would look like a measured
+// zero.
 func newPlot(o plotOptions, all []series) *plot {
 	xLow, xTop, yLow, yTop := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	usable := make([]series, 0, len(all))

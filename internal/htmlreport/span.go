@@ -84,8 +84,8 @@ func testsGrid(tests []report.TestLine) grid {
 	return t
 }
 
-// pairBars shows what each pair of nodes that has a figure of its own reached, the slowest first, and the best pair beside them; nil where
-// there is no such pair. A pair that was measured again counts by its last test.
+// pairBars shows what each pair of nodes that has a figure of its own reached, the slowest first, and the best pair
+// beside them; nil where there is no such pair. A pair that was measured again counts by its last test.
 func pairBars(tests []report.TestLine) *barView {
 	var order []string
 	last := map[string]*report.TestLine{}

@@ -12,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestConditionsAreToldOnce: Ready takes over the words of another condition, and a page does not print hundreds of characters twice.
+// TestConditionsAreToldOnce: Ready takes over the words of another condition, and a page does not print hundreds of
+// characters twice.
 func TestConditionsAreToldOnce(t *testing.T) {
 	for _, name := range []string{"good", "failed", "span"} {
 		in := load(t, name)
@@ -27,8 +28,8 @@ func TestConditionsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestPairs: a pair with a figure of its own has one bar, of its last test; the best pair is the line they are held against, and what is
-// no pair of nodes has none.
+// TestPairs: a pair with a figure of its own has one bar, of its last test; the best pair is the line they are held
+// against, and what is no pair of nodes has none.
 func TestPairs(t *testing.T) {
 	if pairBars(nil) != nil {
 		t.Error("bars without a test")
@@ -70,7 +71,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestRepeatsOnThePage: how many repeats a figure is the median of, and how far they are apart, for the group and for the nodes.
+// TestRepeatsOnThePage: how many repeats a figure is the median of, and how far they are apart, for the group and for
+// the nodes.
 func TestRepeatsOnThePage(t *testing.T) {
 	in := load(t, "span")
 	for i := range in.Group.Status.Span.Results {
@@ -114,8 +116,8 @@ func TestPairsHaveCommands(t *testing.T) {
 	}
 }
 
-// TestTileOverAllNodes: the figure at the top is of the whole group, as lists and history have it; what is left without the culprit
-// stands beside it.
+// TestTileOverAllNodes: the figure at the top is of the whole group, as lists and history have it; what is left without
+// the culprit stands beside it.
 func TestTileOverAllNodes(t *testing.T) {
 	s := load(t, "span").Group.Status
 	after := overNodes(&s)

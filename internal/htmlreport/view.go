@@ -131,7 +131,8 @@ func tiles(g *state.Group, now time.Time) []tile {
 	return out
 }
 
-// overNodes is what one communicator over the nodes reached: the whole group first, then what is left without those it went on without.
+// overNodes is what one communicator over the nodes reached: the whole group first, then what is left without those it
+// went on without.
 func overNodes(s *state.Status) tile {
 	out := tile{"Over all nodes", unknown, "not measured"}
 	transport := "; transport " + cmp.Or(s.Span.Transport, "not known")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What comes and goes proves nothing: a set that was bad and lies in one that was good names nobody, and is not searched.
+// What comes and goes proves nothing: a set that was bad and lies in one that was good names nobody, and is not
+// searched.
 func TestWhatLiesInAGoodSetProvesNothing(t *testing.T) {
 	bad := []Test{{Round: 2, Kind: KindSpan, Set: Set{2, 3}, Outcome: Bad}, {Round: 3, Kind: KindSpan, Set: Set{2, 3}, Outcome: Bad}}
 	rest := Test{Round: 1, Kind: KindSpan, Set: Range(8, 16), Outcome: Good}
@@ -46,8 +47,9 @@ func TestBadPairInATestProvesNoNode(t *testing.T) {
 	}
 }
 
-// Where members have left since the test that is searched for, nothing says that the others are bad: good tests of all of them end the
-// search, with nobody to suspect; what is bad among them is found all the same, and what was not tried yet is tried.
+// Where members have left since the test that is searched for, nothing says that the others are bad: good tests of all
+// of them end the search, with nobody to suspect; what is bad among them is found all the same, and what was not tried
+// yet is tried.
 func TestFewerMembersThanTheBadTest(t *testing.T) {
 	for _, n := range []int{3, 8, 16, 64, 232} {
 		problem := all(n)

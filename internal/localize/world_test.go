@@ -51,8 +51,8 @@ func (f *figures) String() string {
 		f.minTests, float64(f.tests)/float64(f.searches), f.maxTests, f.minRounds, float64(f.rounds)/float64(f.searches), f.maxRounds)
 }
 
-// explore searches in all worlds at once: worlds that answered alike so far share their next round, so that every reachable
-// history is planned once.
+// explore searches in all worlds at once: worlds that answered alike so far share their next round, so that every
+// reachable history is planned once.
 func explore(t *testing.T, problem Problem, worlds []world, check func(w *world, finding *Finding) string) *figures {
 	t.Helper()
 	total := &figures{}

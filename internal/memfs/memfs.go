@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// Tree has a text for each file. A value "!EPERM" or the like is that error on reading the file, and on a folder's name on
-// listing it. A link's text is its target.
+// Tree has a text for each file. A value "!EPERM" or the like is that error on reading the file, and on a folder's name
+// on listing it. A link's text is its target.
 type Tree map[string]string
 
 var errorOf = map[string]error{"!EPERM": syscall.EPERM, "!EINVAL": syscall.EINVAL, "!EBUSY": syscall.EBUSY,

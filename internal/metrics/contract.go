@@ -1,6 +1,7 @@
-// Package metrics is the contract of the operator's metrics: each name, its unit, its labels and who exposes it. Collectors,
-// alerts, dashboards and docs/metrics.md are all made from this table, so that none can name a metric that does not exist.
-// Values of labels are the words of the API (Pass, Baseline, AllReduce). What is not known has no series: it is never zero.
+// Package metrics is the contract of the operator's metrics: each name, its unit, its labels and who exposes it.
+// Collectors, alerts, dashboards and docs/metrics.md are all made from this table, so that none can name a metric that
+// does not exist. Values of labels are the words of the API (Pass, Baseline, AllReduce). What is not known has no
+// series: it is never zero.
 package metrics
 
 // Source is the process that exposes a metric.
@@ -32,8 +33,8 @@ type Metric struct {
 	Series string
 }
 
-// Labels that more than one metric has. The group's are not called namespace and name, which Prometheus' own target labels
-// would clash with.
+// Labels that more than one metric has. The group's are not called namespace and name, which Prometheus' own target
+// labels would clash with.
 const (
 	LabelGroupNamespace = "group_namespace"
 	LabelGroup          = "group"
@@ -100,8 +101,8 @@ func of(source Source, kind Kind, name, help, series string, labels ...string) M
 	return Metric{Name: name, Help: help, Kind: kind, Source: source, Series: series, Labels: labels}
 }
 
-// Metrics of the manager, made from the status of the CommGroup, its CommTasks and its members' CommNodes at each scrape,
-// so that they go with the object.
+// Metrics of the manager, made from the status of the CommGroup, its CommTasks and its members' CommNodes at each
+// scrape, so that they go with the object.
 var (
 	ManagerInfo = Metric{Name: "commgroup_manager_info", Help: "1; the manager that leads.", Kind: Gauge, Source: Manager, Series: "1", Labels: []string{LabelVersion}}
 	Info        = of(Manager, Gauge, "commgroup_info", "1; what the group is. gpu_model and library are those of most members.", "1 a group",

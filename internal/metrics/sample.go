@@ -33,8 +33,8 @@ func Describe(source Source, out chan<- *prometheus.Desc) {
 	}
 }
 
-// Emitter sends samples to a scrape, each series once: one that comes twice would void the whole scrape, and what a status
-// says twice is no reason for that.
+// Emitter sends samples to a scrape, each series once: one that comes twice would void the whole scrape, and what a
+// status says twice is no reason for that.
 type Emitter struct {
 	out  chan<- prometheus.Metric
 	sent map[string]bool

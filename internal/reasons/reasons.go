@@ -1,5 +1,5 @@
-// Package reasons gives what docs/reasons.md says of a reason: what was seen and what to do next. Commands, reports and the
-// runbooks all quote that one page.
+// Package reasons gives what docs/reasons.md says of a reason: what was seen and what to do next. Commands, reports and
+// the runbooks all quote that one page.
 package reasons
 
 import (
@@ -18,8 +18,8 @@ type Entry struct {
 	Section string
 	// Reason is the word.
 	Reason string
-	// Seen says what the reason stands for, and Next what to do; both with the page's markup. Next is empty in the tables of
-	// settings, which say only why.
+	// Seen says what the reason stands for, and Next what to do; both with the page's markup. Next is empty in the tables
+	// of settings, which say only why.
 	Seen, Next string
 }
 

@@ -40,7 +40,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestPage: the page that commands are built with can be read, and each reason that a node or group ends with has a next step.
+// TestPage: the page that commands are built with can be read, and each reason that a node or group ends with has a
+// next step.
 func TestPage(t *testing.T) {
 	if n := len(All()); n < 10 {
 		t.Fatalf("%d sections", n)
@@ -61,8 +62,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestRowsStandAlone: a row is quoted out of its table by commands, reports and runbooks, so its next step is an act of its own and
-// does not point to the row above or at nothing but the message.
+// TestRowsStandAlone: a row is quoted out of its table by commands, reports and runbooks, so its next step is an act of
+// its own and does not point to the row above or at nothing but the message.
 func TestRowsStandAlone(t *testing.T) {
 	pointsAway := regexp.MustCompile(`(?i)^(the same\b|ditto|as above|likewise|the message\b|see the message|the event has\b)|\b(row|one) above\b`)
 	for _, s := range All() {

@@ -9,8 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// Advice prints which settings are worth it: where each wins and loses against Baseline, what it costs, and what to set. Gains
-// are the members' median change of latency: 20 % less is a fifth less time.
+// Advice prints which settings are worth it: where each wins and loses against Baseline, what it costs, and what to
+// set. Gains are the members' median change of latency: 20 % less is a fifth less time.
 func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
 	rows := [][]string{{"SETTING", "WORTH IT", "WINS (LESS TIME)", "LOSES (MORE TIME)", "ERROR", "MEMORY/RANK", "RECOMMENDED"}}
 	for i := range advice {

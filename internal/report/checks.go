@@ -9,7 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// Checks prints measurements against what was expected, the worst first, and what to look at for those that were not met.
+// Checks prints measurements against what was expected, the worst first, and what to look at for those that were not
+// met.
 func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 	rows := [][]string{{"STATE", "MEASURED GB/s", "EXPECTED GB/s", "PERCENT", "SOURCE", "NODE", "MEASUREMENT"}}
 	for i := range all {

@@ -8,7 +8,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestCulpritsOfAnEarlierRunAreMarked: while a run repeats another one, nobody takes what that one found for this one's.
+// TestCulpritsOfAnEarlierRunAreMarked: while a run repeats another one, nobody takes what that one found for this
+// one's.
 func TestCulpritsOfAnEarlierRunAreMarked(t *testing.T) {
 	culprit := []v1alpha1.Culprit{{Kind: "Node", Name: "n1", Node: "n1", Reason: "SlowNode"}}
 	for name, tc := range map[string]struct {

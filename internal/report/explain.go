@@ -16,8 +16,8 @@ import (
 // settingsSection is the part of docs/reasons.md that explains settings; some words stand there and elsewhere.
 const settingsSection = "Settings"
 
-// Explain says of each setting why it is in effect or not: what was asked, what stops it, on which nodes and with which library
-// build, what the measurement shows, and what to change.
+// Explain says of each setting why it is in effect or not: what was asked, what stops it, on which nodes and with which
+// library build, what the measurement shows, and what to change.
 func Explain(w io.Writer, group *state.Group, nodes []Member, settings []v1alpha1.SettingStatus) error {
 	for i := range settings {
 		if i > 0 {
@@ -153,8 +153,8 @@ func entry(word, section string) reasons.Entry {
 	return reasons.Entry{}
 }
 
-// reasonText is what the page says of a setting's reason, and what to do next. A setting that acts but was not confirmed has a next
-// step too, and one that acts as asked has none.
+// reasonText is what the page says of a setting's reason, and what to do next. A setting that acts but was not
+// confirmed has a next step too, and one that acts as asked has none.
 func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 	e := entry(s.Reason, settingsSection)
 	seen, next = reasons.Plain(e.Seen), reasons.Plain(e.Next)

@@ -25,7 +25,8 @@ func nextSteps(text string) []string {
 	return strings.Split(before, " next step ")[1:]
 }
 
-// TestExplainEveryWarningHasItsNextStep: none is dropped, and the one that makes results wrong without an error comes first.
+// TestExplainEveryWarningHasItsNextStep: none is dropped, and the one that makes results wrong without an error comes
+// first.
 func TestExplainEveryWarningHasItsNextStep(t *testing.T) {
 	warnings := []string{v1alpha1.WarningOverflow, v1alpha1.WarningTailHazard, v1alpha1.WarningUnderflow}
 	for _, effective := range []v1alpha1.EffectiveState{v1alpha1.EffectiveInEffect, v1alpha1.EffectivePartial} {
@@ -59,7 +60,8 @@ func TestExplainNamesTheLibraryOrSaysThatItIsUnknown(t *testing.T) {
 	}
 }
 
-// TestExplainSaysWhatAdviceAsksFor: a setting that loses by the numbers has switching it off as a next step, one that wins none.
+// TestExplainSaysWhatAdviceAsksFor: a setting that loses by the numbers has switching it off as a next step, one that
+// wins none.
 func TestExplainSaysWhatAdviceAsksFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		setting, recommend, want string

@@ -1,5 +1,5 @@
-// Package report prints CommGroups and their members for people: the kubectl plugin and the demo share it. It shows units in
-// each heading, says plainly where numbers are simulated, and prints "-" for what is not known, never zero.
+// Package report prints CommGroups and their members for people: the kubectl plugin and the demo share it. It shows
+// units in each heading, says plainly where numbers are simulated, and prints "-" for what is not known, never zero.
 package report
 
 import (

@@ -47,8 +47,8 @@ func OrderedConditions(group *state.Group) []metav1.Condition {
 	return conditions
 }
 
-// ConditionMessages are the conditions' messages. Ready takes over the words of what keeps it: a message of hundreds of characters is told
-// once, and the second time only by the name of the first condition that has it.
+// ConditionMessages are the conditions' messages. Ready takes over the words of what keeps it: a message of hundreds of
+// characters is told once, and the second time only by the name of the first condition that has it.
 func ConditionMessages(conditions []metav1.Condition) []string {
 	const leastRepeated = 40
 	said := map[string]string{}

@@ -52,7 +52,8 @@ func Groups(w io.Writer, groups []state.Group, namespaced bool) error {
 	return table(w, rows)
 }
 
-// GroupHeadline is what one communicator over the nodes reached, in GB/s; with the nodes where they were not all members.
+// GroupHeadline is what one communicator over the nodes reached, in GB/s; with the nodes where they were not all
+// members.
 func GroupHeadline(s *state.Status) string {
 	if s.Headline == nil || s.Headline.GroupBusBandwidthMBps == nil {
 		return unknown
@@ -73,8 +74,9 @@ const (
 	FindManager = "is the manager running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager"
 )
 
-// Remarks say what a group's status alone does not: that it is of an older spec, that there is none, or that nobody ends its
-// deletion, or that the nodes' reports ran out and nobody saw it. now is the time by about the API server's clock; nodes may be left out.
+// Remarks say what a group's status alone does not: that it is of an older spec, that there is none, or that nobody
+// ends its deletion, or that the nodes' reports ran out and nobody saw it. now is the time by about the API server's
+// clock; nodes may be left out.
 func Remarks(g *state.Group, nodes []Member, now time.Time) []string {
 	age := func(t metav1.Time) time.Duration { return now.Sub(t.Time).Round(time.Second) }
 	s := &g.Status

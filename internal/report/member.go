@@ -61,8 +61,8 @@ const (
 	nodesPage = 500
 )
 
-// ReadNodes joins each member with its node's CommNode. unread says where these credentials may not read CommNodes: then members
-// keep what their last run saw of the nodes, and that is no error.
+// ReadNodes joins each member with its node's CommNode. unread says where these credentials may not read CommNodes:
+// then members keep what their last run saw of the nodes, and that is no error.
 func ReadNodes(ctx context.Context, c client.Reader, members []Member) (unread string, err error) {
 	if len(members) > getAtMost {
 		err = listNodes(ctx, c, members)

@@ -17,8 +17,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// TestReadNodes: few members are read one by one and many by a list; a node without CommNode, and one of another Node object, stays
-// without.
+// TestReadNodes: few members are read one by one and many by a list; a node without CommNode, and one of another Node
+// object, stays without.
 func TestReadNodes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

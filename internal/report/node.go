@@ -14,8 +14,9 @@ import (
 // MaxNodes is how many members a list shows, unless all are asked for.
 const MaxNodes = 32
 
-// Nodes prints one line for each member: what it is, its mesh, and its verdict alone. The worst come first: whom the group's
-// status names, then by verdict, then in the order of ranks. After limit lines, where it is not zero, the others are counted.
+// Nodes prints one line for each member: what it is, its mesh, and its verdict alone. The worst come first: whom the
+// group's status names, then by verdict, then in the order of ranks. After limit lines, where it is not zero, the
+// others are counted.
 func Nodes(w io.Writer, group *state.Group, nodes []Member, limit int) error {
 	blamed := Blamed(group, nodes)
 	sorted := make([]*Member, 0, len(nodes))
@@ -68,8 +69,9 @@ func Severity(v v1alpha1.Verdict) int {
 	return slices.Index(order, v)
 }
 
-// Blamed are the nodes that the group's status names, each with the first reason: what the group's stage found stands in no
-// node's own verdict, which is of the node alone. Of very many culprits the list has no room for all: nodes give names to the others.
+// Blamed are the nodes that the group's status names, each with the first reason: what the group's stage found stands
+// in no node's own verdict, which is of the node alone. Of very many culprits the list has no room for all: nodes give
+// names to the others.
 func Blamed(group *state.Group, nodes []Member) map[string]string {
 	blamed := map[string]string{}
 	for i := range group.Status.Culprits {
@@ -101,7 +103,8 @@ func culpritsByIndex(group *state.Group, nodes []Member) []string {
 	return out
 }
 
-// MoreCulprits names the culprits of the group's stage that the list of culprits has no room for; empty where it has all.
+// MoreCulprits names the culprits of the group's stage that the list of culprits has no room for; empty where it has
+// all.
 func MoreCulprits(group *state.Group, nodes []Member) string {
 	listed := Blamed(&state.Group{Status: state.Status{Culprits: group.Status.Culprits}}, nil)
 	more := slices.DeleteFunc(culpritsByIndex(group, nodes), func(name string) bool { return listed[name] != "" })
@@ -127,8 +130,8 @@ func nodeRow(n *Member, blamed string) []string {
 		orUnknown(h.ROCm), orUnknown(h.Driver), orUnknown(h.Mesh), Library(n), verdict, reason}
 }
 
-// Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's closure
-// where there is none. Empty while the run goes on.
+// Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's
+// closure where there is none. Empty while the run goes on.
 func Outcome(n *Member) (v1alpha1.Verdict, string) {
 	run := n.Spec.Run
 	if run == nil {

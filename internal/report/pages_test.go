@@ -14,8 +14,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestPagesShowTodaysTables: the headings of the tables that README and docs/demo.md show are those that are printed now, so that a page
-// of an older build is found out.
+// TestPagesShowTodaysTables: the headings of the tables that README and docs/demo.md show are those that are printed
+// now, so that a page of an older build is found out.
 func TestPagesShowTodaysTables(t *testing.T) {
 	columns := regexp.MustCompile(` {2,}`)
 	heading := func(print func(*bytes.Buffer) error) []string {

@@ -30,8 +30,8 @@ func spread(percent []int32, at int) string {
 	return fmt.Sprintf("%d %%", percent[at])
 }
 
-// Apart says of a group's series how many repeats each node's figures are the median of, and on which node and at which size they are
-// furthest apart. Empty without repeats.
+// Apart says of a group's series how many repeats each node's figures are the median of, and on which node and at which
+// size they are furthest apart. Empty without repeats.
 func Apart(r *v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []Member) string {
 	if plan == nil || plan.Repeats < 2 {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestRepeats: a node's table has a column for how far its repeats are apart, the group's a line for the node where that is most; what
-// no report tells is told as such, and without repeats nothing is said.
+// TestRepeats: a node's table has a column for how far its repeats are apart, the group's a line for the node where
+// that is most; what no report tells is told as such, and without repeats nothing is said.
 func TestRepeats(t *testing.T) {
 	member := func(name string, spread ...int32) Member {
 		n := NoMember(name)

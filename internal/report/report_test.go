@@ -20,7 +20,8 @@ func lines(b *bytes.Buffer) []string {
 	return out
 }
 
-// TestABTable: a size that one variant did not reach shows as unknown, and a gain is only given where both were measured.
+// TestABTable: a size that one variant did not reach shows as unknown, and a gain is only given where both were
+// measured.
 func TestABTable(t *testing.T) {
 	group := &state.Group{Status: state.Status{Results: []v1alpha1.GroupResultSeries{
 		{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
@@ -152,8 +153,8 @@ func TestTopologyInFull(t *testing.T) {
 	}
 }
 
-// TestPlacementsAndDataErrors: results in place stand in a table of their own, and FP8's errors below, with the counts that
-// are left out in the API where nothing was lost.
+// TestPlacementsAndDataErrors: results in place stand in a table of their own, and FP8's errors below, with the counts
+// that are left out in the API where nothing was lost.
 func TestPlacementsAndDataErrors(t *testing.T) {
 	node := &Member{CommTask: v1alpha1.CommTask{Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{
 		OmittedSeries: 3,

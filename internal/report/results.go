@@ -20,7 +20,8 @@ type series struct {
 	busBandwidthMBps    []int64
 	wrongElements       int64
 	maxRelativeErrorPPM *int64
-	// spreadPercent is how far repeats are apart at each size; apart says so in words for a group. Both are empty without repeats.
+	// spreadPercent is how far repeats are apart at each size; apart says so in words for a group. Both are empty without
+	// repeats.
 	spreadPercent []int32
 	apart         string
 }
@@ -32,9 +33,10 @@ type tableKey struct {
 	placement  v1alpha1.Placement
 }
 
-// GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message size.
-// Where variants are named, only these are shown; a gain is against Baseline all the same. The errors with random data follow,
-// where they were measured. nodes are asked how far apart the repeats of each are; without them nothing is said of it.
+// GroupAB prints the group's A/B tables: one for each collective, datatype and placement, one row for each message
+// size. Where variants are named, only these are shown; a gain is against Baseline all the same. The errors with random
+// data follow, where they were measured. nodes are asked how far apart the repeats of each are; without them nothing is
+// said of it.
 func GroupAB(w io.Writer, group *state.Group, nodes []Member, variants ...string) error {
 	all := make([]series, 0, len(group.Status.Results))
 	for i := range group.Status.Results {
@@ -75,7 +77,8 @@ func NodeAB(w io.Writer, node *Member, variants ...string) error {
 	return DataErrors(w, run.DataErrors)
 }
 
-// ofAnotherRun says where a node's figures are not of the run that it is assigned: that one was closed without a report, or goes on.
+// ofAnotherRun says where a node's figures are not of the run that it is assigned: that one was closed without a
+// report, or goes on.
 func ofAnotherRun(node *Member) string {
 	report, run := node.Status.Run, node.Spec.Run
 	if report == nil || run == nil || report.ID == run.ID {
@@ -215,8 +218,8 @@ func gain(baseline *series, s series, size int64) string {
 	return fmt.Sprintf("%.2fx", float64(baseline.latencyNanoseconds[i])/float64(s.latencyNanoseconds[j]))
 }
 
-// DataErrors prints how far results lie from an fp32 reference with random data over the ranges that models have; nothing
-// where none was measured.
+// DataErrors prints how far results lie from an fp32 reference with random data over the ranges that models have;
+// nothing where none was measured.
 func DataErrors(w io.Writer, all []v1alpha1.DataErrors) error {
 	if len(all) == 0 {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the results of
-// the group and of each dimension of the mesh. nodes give the names to the indexes in the sets of members; without a node's
-// CommTask its name is left out. It prints nothing where the group has no such stage.
+// Span prints the group's stage of the last run: where it is, what it says, how the search went, each test, and the
+// results of the group and of each dimension of the mesh. nodes give the names to the indexes in the sets of members;
+// without a node's CommTask its name is left out. It prints nothing where the group has no such stage.
 func Span(w io.Writer, group *state.Group, nodes []Member) error {
 	s := group.Status.Span
 	if s == nil {
@@ -111,8 +111,8 @@ func sentences(text string) []string {
 // maxIndexes bounds the list of names.
 const maxIndexes = 32
 
-// Indexes names the members of a group's stage, at most 32: "0 node-a, 1 node-b". Whom the status names and whom the stage went
-// on without stand in the list whatever their index.
+// Indexes names the members of a group's stage, at most 32: "0 node-a, 1 node-b". Whom the status names and whom the
+// stage went on without stand in the list whatever their index.
 func Indexes(group *state.Group, nodes []Member) string {
 	stage := group.Status.Span
 	named := Blamed(group, nodes)

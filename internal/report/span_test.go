@@ -112,8 +112,8 @@ func TestIndexesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhoATestIsOver: who took part and what the figure is of is said in words, pairs are held against the best of their own kind
-// since the group was formed, and nothing is said of a set that cannot be read.
+// TestWhoATestIsOver: who took part and what the figure is of is said in words, pairs are held against the best of
+// their own kind since the group was formed, and nothing is said of a set that cannot be read.
 func TestWhoATestIsOver(t *testing.T) {
 	mbps := func(n int64) *int64 { return &n }
 	const pass, fail = v1alpha1.VerdictPass, v1alpha1.VerdictFail
@@ -264,8 +264,8 @@ func TestMemberSets(t *testing.T) {
 	}
 }
 
-// TestListShowsTheGroupsFigure: beside the members' median stands what they reached together, with the nodes where not all took part;
-// what was not measured is no zero.
+// TestListShowsTheGroupsFigure: beside the members' median stands what they reached together, with the nodes where not
+// all took part; what was not measured is no zero.
 func TestListShowsTheGroupsFigure(t *testing.T) {
 	group := state.Group{}
 	group.Status.Members.Selected = 8

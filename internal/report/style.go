@@ -9,8 +9,8 @@ import (
 	"github.com/fatih/color"
 )
 
-// Terminal is a writer that people look at: what is printed to it is coloured and fits its width. What is printed to any other
-// writer is plain text, the same everywhere.
+// Terminal is a writer that people look at: what is printed to it is coloured and fits its width. What is printed to
+// any other writer is plain text, the same everywhere.
 type Terminal struct {
 	io.Writer
 	// Colour says whether to colour; Columns is the width, 0 where it is not known.
@@ -87,8 +87,8 @@ const (
 	lastMin = 30
 )
 
-// table writes rows in aligned columns, the first row being the heading. On a terminal whose width is too small the last column
-// is wrapped, so that nothing is lost and the others stay aligned.
+// table writes rows in aligned columns, the first row being the heading. On a terminal whose width is too small the
+// last column is wrapped, so that nothing is lost and the others stay aligned.
 func table(w io.Writer, rows [][]string) error {
 	return tonedTable(w, rows, func(heading, cell string, _ []string) Tone {
 		if tones[heading] {
@@ -147,8 +147,8 @@ func tonedTable(w io.Writer, rows [][]string, tone func(heading, cell string, ro
 	return nil
 }
 
-// broken is text in lines of at most limit characters, broken between words; a longer word has a line of its own. Limit 0
-// breaks nothing.
+// broken is text in lines of at most limit characters, broken between words; a longer word has a line of its own. Limit
+// 0 breaks nothing.
 func broken(text string, limit int) []string {
 	if limit <= 0 || width(text) <= limit {
 		return []string{text}

@@ -22,11 +22,12 @@ type TestLine struct {
 	Reason  string
 	// BusMBps of the slowest communicator; nil where none was measured.
 	BusMBps *int64
-	// OfBestPair is a pair's figure in percent of the best pair's since the last test of the group; nil where it is no pair.
+	// OfBestPair is a pair's figure in percent of the best pair's since the last test of the group; nil where it is no
+	// pair.
 	OfBestPair *int64
 	Seconds    *int32
-	// Pair are the names of the two nodes that the figure is of; empty where it is of no single pair, and in the mesh, where
-	// another step is measured.
+	// Pair are the names of the two nodes that the figure is of; empty where it is of no single pair, and in the mesh,
+	// where another step is measured.
 	Pair []string
 }
 
@@ -76,8 +77,8 @@ func TestLines(group *state.Group, nodes []Member) []TestLine {
 	return out
 }
 
-// withoutNote is the test from which on the group goes on without members, where no entry notes since when: the list was cut, or is of an
-// older manager. It is the last test of the group then; -1 where there is none.
+// withoutNote is the test from which on the group goes on without members, where no entry notes since when: the list
+// was cut, or is of an older manager. It is the last test of the group then; -1 where there is none.
 func withoutNote(stage *v1alpha1.SpanStatus) int {
 	at, groups := -1, 0
 	for i := range stage.Tests {
@@ -94,8 +95,8 @@ func withoutNote(stage *v1alpha1.SpanStatus) int {
 	return -1
 }
 
-// bestPairs gives for each test of pairs what the best pair since the last test of the group or of a dimension reached; zero for other tests.
-// Only tests of one kind repeat the same step.
+// bestPairs gives for each test of pairs what the best pair since the last test of the group or of a dimension reached;
+// zero for other tests. Only tests of one kind repeat the same step.
 func bestPairs(tests []v1alpha1.SpanTest) []int64 {
 	block := 0
 	type comparable struct {

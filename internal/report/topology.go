@@ -10,8 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// Topology draws a node: how many GPUs each source counts, where each GPU is, KFD's weight from each to each other (15 for
-// one xGMI hop), its NICs, error counters and problems.
+// Topology draws a node: how many GPUs each source counts, where each GPU is, KFD's weight from each to each other (15
+// for one xGMI hop), its NICs, error counters and problems.
 func Topology(w io.Writer, n *Member) error {
 	f := n.Facts()
 	if f == nil {

@@ -11,17 +11,18 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// What a status says is partly written by nodes, and a node that was taken over may write what a terminal obeys: sequences that move
-// the cursor, set its title or its clipboard, or turn the direction of text. A Terminal prints each such character as an escape that
-// people see (\u001b). Colours of our own are marked in what is written to it, by a word that nobody can know beforehand.
+// What a status says is partly written by nodes, and a node that was taken over may write what a terminal obeys:
+// sequences that move the cursor, set its title or its clipboard, or turn the direction of text. A Terminal prints each
+// such character as an escape that people see (\u001b). Colours of our own are marked in what is written to it, by a
+// word that nobody can know beforehand.
 
 // paintMark begins and ends what is painted; a tone's digit, or '.', follows.
 var paintMark = "\x00" + rand.Text() + "\x00"
 
 const paintEnd = '.'
 
-// Visible is text without a character that a terminal may obey: all but letters, marks, numbers, punctuation, symbols, plain spaces,
-// tabs and line ends is shown by its code. In JSON these codes mean the same characters.
+// Visible is text without a character that a terminal may obey: all but letters, marks, numbers, punctuation, symbols,
+// plain spaces, tabs and line ends is shown by its code. In JSON these codes mean the same characters.
 func Visible(text string) string { return units.Visible(text, "\n\t") }
 
 // oneLine is Visible for text that belongs into one line: a line end in it is shown, too.

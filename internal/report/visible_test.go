@@ -74,7 +74,8 @@ func TestCharactersMayComeInParts(t *testing.T) {
 	}
 }
 
-// FuzzTerminalObeysNothing: whatever nodes write, a terminal obeys our own colours only; and a table of it stays in its lines.
+// FuzzTerminalObeysNothing: whatever nodes write, a terminal obeys our own colours only; and a table of it stays in its
+// lines.
 func FuzzTerminalObeysNothing(f *testing.F) {
 	for _, seed := range []string{"plain", "\x1b]0;pwned\a", "\x1b[32mTrue\x1b[0m", "\u202e", "\xff\xe2\x80", "a\r\nb", "\x00A\x00", paintMark, paintMark + "1", paintMark + "9x" + paintMark + "."} {
 		f.Add(seed, true)

@@ -1,5 +1,5 @@
-// Package serverclock tells the time by the API server's clock, so that what a manager on a node with a wrong clock decides,
-// and writes, is the same as any other would.
+// Package serverclock tells the time by the API server's clock, so that what a manager on a node with a wrong clock
+// decides, and writes, is the same as any other would.
 package serverclock
 
 import (
@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// tolerance is how far apart the clocks may be before the local one is corrected. Below it the local clock is as good, and its
-// time never jumps.
+// tolerance is how far apart the clocks may be before the local one is corrected. Below it the local clock is as good,
+// and its time never jumps.
 const tolerance = 5 * time.Second
 
 // Clock is a local clock, corrected where the answers of the API server show that it is off.

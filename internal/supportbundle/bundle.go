@@ -1,5 +1,6 @@
-// Package supportbundle gathers what somebody who helps with a CommGroup needs, and nothing secret, into one archive that is
-// read without a cluster. What could not be gathered is listed with the reason: a part that is missing is never passed over.
+// Package supportbundle gathers what somebody who helps with a CommGroup needs, and nothing secret, into one archive
+// that is read without a cluster. What could not be gathered is listed with the reason: a part that is missing is never
+// passed over.
 package supportbundle
 
 import (

@@ -209,7 +209,8 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// TestSummaryTellsTheCase: verdict, culprits and next step are on the first page, and it lists no part that is not there.
+// TestSummaryTellsTheCase: verdict, culprits and next step are on the first page, and it lists no part that is not
+// there.
 func TestSummaryTellsTheCase(t *testing.T) {
 	group := &state.Group{}
 	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowNode, Message: "1 of 3 is slow", LastTransitionTime: metav1.NewTime(now)}}

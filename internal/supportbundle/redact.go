@@ -12,11 +12,12 @@ import (
 // redacted stands where something was taken out.
 const redacted = "REDACTED"
 
-// ownEnv are the variables whose values a supporter needs and that hold no secret: those of the communication library and the
-// ROCm runtime, and this operator's own.
+// ownEnv are the variables whose values a supporter needs and that hold no secret: those of the communication library
+// and the ROCm runtime, and this operator's own.
 var ownEnv = regexp.MustCompile(`^(RCCL|NCCL|HSA|HIP|ROCR|COMMGROUP|SIMROCM)_[A-Z0-9_]+$`)
 
-// redactPodSpec takes out of a pod's spec what may be secret: values of foreign variables and the names of pull secrets.
+// redactPodSpec takes out of a pod's spec what may be secret: values of foreign variables and the names of pull
+// secrets.
 func redactPodSpec(spec *corev1.PodSpec) {
 	for i := range spec.InitContainers {
 		redactContainer(&spec.InitContainers[i])
@@ -80,8 +81,8 @@ func withoutNamed(text string) string {
 	}
 }
 
-// valueIn is where the value lies that a text begins with: in quotes (those of JSON within JSON are escaped) to their end, else of a
-// word after an equals sign, and after a colon to the end of the line or of the quotes around it all.
+// valueIn is where the value lies that a text begins with: in quotes (those of JSON within JSON are escaped) to their
+// end, else of a word after an equals sign, and after a colon to the end of the line or of the quotes around it all.
 func valueIn(text string, word bool) (from, to int) {
 	escapes := len(text) - len(strings.TrimLeft(text, `\`))
 	if rest := text[escapes:]; rest != "" && (rest[0] == '"' || rest[0] == '\'') {
@@ -99,8 +100,8 @@ func valueIn(text string, word bool) (from, to int) {
 	return 0, len(strings.TrimRight(text[:end], `\`))
 }
 
-// quotedEnd is where a quoted text ends. A quote of its own has more backslashes before it than the one that ends it, by the rules
-// of JSON as often as it lies within JSON.
+// quotedEnd is where a quoted text ends. A quote of its own has more backslashes before it than the one that ends it,
+// by the rules of JSON as often as it lies within JSON.
 func quotedEnd(text string, quote byte, escapes int) int {
 	run := 0
 	for i := 0; i < len(text); i++ {

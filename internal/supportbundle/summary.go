@@ -30,7 +30,8 @@ var explained = []struct{ path, what string }{
 	{"cluster.yaml", "versions of the API server, the CRDs and the program that made this"},
 }
 
-// caseWords tell how the group is: condition Ready, the run's verdict, culprits and what to do, and by whom it was written.
+// caseWords tell how the group is: condition Ready, the run's verdict, culprits and what to do, and by whom it was
+// written.
 func (g *gatherer) caseWords() string {
 	if g.group == nil {
 		return "The CommGroup could not be read.\n"

@@ -23,8 +23,8 @@ var (
 	shellEnd = regexp.MustCompile(`\s#|\||[;&<>]|\$\(`)
 )
 
-// Commands are the lines of the repository's pages that begin with the program, in blocks and between backticks; what only names the
-// program is none.
+// Commands are the lines of the repository's pages that begin with the program, in blocks and between backticks; what
+// only names the program is none.
 func Commands(t *testing.T, program string) []Command {
 	t.Helper()
 	var out []Command

@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Programs builds agent, rank and manager into bin/test, where they are not current, and gives that folder: linking them once in each package that
-// needs them took longer than some of its tests. Several test binaries may ask at once: one builds, the others wait.
+// Programs builds agent, rank and manager into bin/test, where they are not current, and gives that folder: linking
+// them once in each package that needs them took longer than some of its tests. Several test binaries may ask at once:
+// one builds, the others wait.
 var Programs = sync.OnceValues(func() (string, error) {
 	folder := filepath.Join(Root(), "bin", "test")
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a folder of build results

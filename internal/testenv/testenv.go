@@ -28,8 +28,8 @@ func Root() string {
 // CRDs is the folder of this repository's CRDs.
 func CRDs() string { return filepath.Join(Root(), "config", "crd", "bases") }
 
-// Binaries is the folder that holds all of the named binaries: KUBEBUILDER_ASSETS, else the newest that make kube built.
-// The error says how to get them.
+// Binaries is the folder that holds all of the named binaries: KUBEBUILDER_ASSETS, else the newest that make kube
+// built. The error says how to get them.
 func Binaries(names ...string) (string, error) {
 	const next = "run make kube, or set KUBEBUILDER_ASSETS to a folder that has them"
 	folder := os.Getenv("KUBEBUILDER_ASSETS")

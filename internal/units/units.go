@@ -1,5 +1,5 @@
-// Package units writes sizes, times and bandwidths for people, and the turns of phrase that messages share, in one way everywhere: in tables without the unit, which stands in
-// the heading, and in messages with it.
+// Package units writes sizes, times and bandwidths for people, and the turns of phrase that messages share, in one way
+// everywhere: in tables without the unit, which stands in the heading, and in messages with it.
 package units
 
 import (
@@ -39,7 +39,8 @@ func scale(sizeBytes int64) (int64, string) {
 	return sizeBytes, ""
 }
 
-// Bytes writes a message size as engineers write it in tables and flags: 1024 is 1K, 67108864 is 64M; odd sizes in bytes.
+// Bytes writes a message size as engineers write it in tables and flags: 1024 is 1K, 67108864 is 64M; odd sizes in
+// bytes.
 func Bytes(sizeBytes int64) string {
 	n, suffix := scale(sizeBytes)
 	return strconv.FormatInt(n, 10) + suffix

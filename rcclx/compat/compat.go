@@ -39,8 +39,8 @@ const (
 	RuleDriverWindow = "DriverWindow"
 	RuleFP8Encoding  = "FP8Encoding"
 
-	// RuleScratchReclaim and RuleSlowScratch have no check here: who applies them knows the environment and the runtime of the
-	// processes.
+	// RuleScratchReclaim and RuleSlowScratch have no check here: who applies them knows the environment and the runtime of
+	// the processes.
 	RuleScratchReclaim = "ScratchReclaim"
 	RuleSlowScratch    = "SlowScratch"
 )
@@ -58,8 +58,8 @@ func CheckROCm(gfxTarget, rocm string) *Finding {
 		fmt.Sprintf("use an image or installation with ROCm %s or newer", row.rocm))
 }
 
-// ROCmFits says whether a ROCm user space is certainly new enough for GPUs of a target. known is false where the target is
-// not in the table, or the version is not one or too short to tell; fits is then false, too.
+// ROCmFits says whether a ROCm user space is certainly new enough for GPUs of a target. known is false where the target
+// is not in the table, or the version is not one or too short to tell; fits is then false, too.
 func ROCmFits(gfxTarget, rocm string) (fits, known bool) {
 	row, ok := minimumOf(gfxTarget)
 	v, parsed := ParseVersion(rocm)
@@ -70,7 +70,8 @@ func ROCmFits(gfxTarget, rocm string) (fits, known bool) {
 	return fits, fits || v.Less(row.rocm)
 }
 
-// MinimumROCm is the oldest ROCm release that GPUs of a target need, for example 6.4; "" where none is asked for or known.
+// MinimumROCm is the oldest ROCm release that GPUs of a target need, for example 6.4; "" where none is asked for or
+// known.
 func MinimumROCm(gfxTarget string) string {
 	if row, ok := minimumOf(gfxTarget); ok {
 		return row.rocm.String()
@@ -87,9 +88,9 @@ func minimumOf(gfxTarget string) (row minimumRow, ok bool) {
 	return minimumRow{}, false
 }
 
-// CheckDriver holds a version of the amdgpu module (/sys/module/amdgpu/version) against a ROCm user space. It is nil where
-// they fit, and where one is not known: an in-tree driver has no version, and releases after the tables' last are not in
-// them. Far apart is not supported, and often works: it is a Warning.
+// CheckDriver holds a version of the amdgpu module (/sys/module/amdgpu/version) against a ROCm user space. It is nil
+// where they fit, and where one is not known: an in-tree driver has no version, and releases after the tables' last are
+// not in them. Far apart is not supported, and often works: it is a Warning.
 func CheckDriver(driver, rocm string) *Finding {
 	row, ok := driverOf(driver)
 	if !ok {
@@ -130,8 +131,8 @@ func driverOf(driver string) (row driverRow, ok bool) {
 }
 
 // window is the range of ROCm releases that a driver is supported with: the published one, widened by the year that AMD
-// grants to user spaces since 6.4. after is the first known release that is too new; nil where the newest known one is not,
-// so that a newer one cannot be judged.
+// grants to user spaces since 6.4. after is the first known release that is too new; nil where the newest known one is
+// not, so that a newer one cannot be judged.
 func (d driverRow) window() (oldest, newest Version, after *Version) {
 	oldest, newest = d.oldest, d.newest
 	at := slices.IndexFunc(releases, func(r releaseRow) bool { return r.rocm == d.rocm })
@@ -164,8 +165,8 @@ func withinYear(from, to string) bool {
 	return errA == nil && errB == nil && !b.After(a.AddDate(1, 0, 0))
 }
 
-// ScratchRuntimeCode is the HIP runtime (hipRuntimeGetVersion: 6.4.43484) from which, with ScratchFirmware, the library starts
-// without HSA_NO_SCRATCH_RECLAIM=1 (rccl src/rccl_wrap.cc validHsaScratchEnvSetting).
+// ScratchRuntimeCode is the HIP runtime (hipRuntimeGetVersion: 6.4.43484) from which, with ScratchFirmware, the library
+// starts without HSA_NO_SCRATCH_RECLAIM=1 (rccl src/rccl_wrap.cc validHsaScratchEnvSetting).
 const ScratchRuntimeCode = 60443484
 
 // ScratchFirmware is the MEC firmware, as KFD writes it, from which the library starts on GPUs of a target without
@@ -195,8 +196,9 @@ func FP8Encoding(gfxTarget string) string {
 	return ""
 }
 
-// CheckFP8 says whether targets of one communicator encode FP8 differently: RCCLX's FP8 sends numbers as they are encoded, so
-// that the same byte is another number on the other side. It is nil where fewer than two known encodings meet.
+// CheckFP8 says whether targets of one communicator encode FP8 differently: RCCLX's FP8 sends numbers as they are
+// encoded, so that the same byte is another number on the other side. It is nil where fewer than two known encodings
+// meet.
 func CheckFP8(gfxTargets []string) *Finding {
 	of := map[string][]string{}
 	for _, target := range gfxTargets {

@@ -178,7 +178,8 @@ func TestScratchFirmware(t *testing.T) {
 	}
 }
 
-// TestTables: the tables are in order, each window holds the ROCm that its driver came with, and every row has a source.
+// TestTables: the tables are in order, each window holds the ROCm that its driver came with, and every row has a
+// source.
 func TestTables(t *testing.T) {
 	for i, r := range releases {
 		if _, err := time.Parse(time.DateOnly, r.date); err != nil {

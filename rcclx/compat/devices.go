@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// deviceModels are the PCI device ids of vendor 0x1002 by which others name a GPU, in labels for example. agent/discover has
-// all that is known of each; a test there keeps the two alike. 0x740c is sold as MI250 and as MI250X.
+// deviceModels are the PCI device ids of vendor 0x1002 by which others name a GPU, in labels for example.
+// agent/discover has all that is known of each; a test there keeps the two alike. 0x740c is sold as MI250 and as
+// MI250X.
 var deviceModels = map[uint64]string{
 	0x6860: "MI25", 0x66a1: "MI50/MI60", 0x738c: "MI100", 0x738e: "MI100",
 	0x7408: "MI250X", 0x740c: "MI250", 0x740f: "MI210", 0x7410: "MI210 VF",

@@ -58,7 +58,8 @@ var drivers = []driverRow{
 	{module: version(6, 19), name: "31.40", rocm: version(7, 14), oldest: version(6, 4), newest: version(7, 14), source: matrix714 + "; its number is in the version (6.19.14.31400000, ROCm 7.14's installation page) and in ROCm/gpu-operator#610; from ROCm 6.4: the year that AMD grants, back from 2026-07-16"},
 }
 
-// yearRule is the first ROCm release that may be a year away from the driver (the same page); before, it was two releases.
+// yearRule is the first ROCm release that may be a year away from the driver (the same page); before, it was two
+// releases.
 var yearRule = version(6, 4)
 
 // releaseRow: when a ROCm release came out.
@@ -67,8 +68,8 @@ type releaseRow struct {
 	date string // year-month-day
 }
 
-// releases, oldest first, by their tags in ROCm's repositories. One that is not among them is judged only where the known one
-// before it is too new itself.
+// releases, oldest first, by their tags in ROCm's repositories. One that is not among them is judged only where the
+// known one before it is too new itself.
 var releases = []releaseRow{
 	{version(6, 1), "2024-04-16"},
 	{version(6, 2), "2024-08-02"},
@@ -81,8 +82,8 @@ var releases = []releaseRow{
 	{version(10, 0), "2026-08-26"}, // the tag therock-10.0 of ROCm/rocm-systems
 }
 
-// scratchRow: the MEC firmware from which the library starts on GPUs of a target without HSA_NO_SCRATCH_RECLAIM=1, where the
-// HIP runtime is new enough, too.
+// scratchRow: the MEC firmware from which the library starts on GPUs of a target without HSA_NO_SCRATCH_RECLAIM=1,
+// where the HIP runtime is new enough, too.
 type scratchRow struct {
 	target   string
 	firmware uint64 // as KFD writes it (fw_version)

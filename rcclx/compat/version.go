@@ -8,15 +8,16 @@ import (
 // maxVersionBytes bounds what is taken for a version; longer texts are none.
 const maxVersionBytes = 64
 
-// Version is a release of ROCm or of the amdgpu module: its leading numbers, at most four. Numbers that the text does not
-// have are not known, which is not zero: "6" may be 6.0 or 6.4.
+// Version is a release of ROCm or of the amdgpu module: its leading numbers, at most four. Numbers that the text does
+// not have are not known, which is not zero: "6" may be 6.0 or 6.4.
 type Version struct {
 	parts [4]int
 	count int
 }
 
-// ParseVersion reads "7.0.2", "6.4.1-83", "10.0.0", "7.10.0a20251006" or "7.12.0.dev0+1a2b3c4d": a number, up to three more
-// after points, and then nothing, or a letter, ".dev", ".post", "-", "+" or "~" with anything behind. ok is false for any other text.
+// ParseVersion reads "7.0.2", "6.4.1-83", "10.0.0", "7.10.0a20251006" or "7.12.0.dev0+1a2b3c4d": a number, up to three
+// more after points, and then nothing, or a letter, ".dev", ".post", "-", "+" or "~" with anything behind. ok is false
+// for any other text.
 func ParseVersion(text string) (v Version, ok bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxVersionBytes {

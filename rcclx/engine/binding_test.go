@@ -283,8 +283,8 @@ func TestIDAddress(t *testing.T) {
 	}
 }
 
-// A library of before 2.14 cannot form a communicator without blocking, so it forms one that blocks. A later one without
-// the function is a partial build.
+// A library of before 2.14 cannot form a communicator without blocking, so it forms one that blocks. A later one
+// without the function is a partial build.
 func TestNonBlockingNeedsVersion214(t *testing.T) {
 	for _, tt := range []struct {
 		version int

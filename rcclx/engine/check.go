@@ -22,8 +22,8 @@ type checker struct {
 	// coarse is set where a tolerance is too wide to judge elements by.
 	coarse bool
 
-	// last is the last whole period that was looked at element by element, of which tile, and what was found. Most periods of a
-	// result are equal, since the order of a sum changes with the library's chunks only, which are longer.
+	// last is the last whole period that was looked at element by element, of which tile, and what was found. Most periods
+	// of a result are equal, since the order of a sum changes with the library's chunks only, which are longer.
 	last struct {
 		tile  *tile
 		bytes []byte
@@ -165,9 +165,9 @@ func (c *checker) judge(t *tile, at int, index int64, value, deviation, toleranc
 	}
 }
 
-// result of all that was compared. Errors are of the elements that are finite. Where the elements together are further off than
-// rounding explains, and none by itself, all are wrong. Where the tolerance is too wide to judge elements by and nothing is wrong, none
-// counts as checked: that a result passed says nothing then.
+// result of all that was compared. Errors are of the elements that are finite. Where the elements together are further
+// off than rounding explains, and none by itself, all are wrong. Where the tolerance is too wide to judge elements by
+// and nothing is wrong, none counts as checked: that a result passed says nothing then.
 func (c *checker) result() rcclx.CheckResult {
 	first := c.firstWrong
 	if c.wrong == 0 && c.mostError > 0 && c.sumError > c.mostError {

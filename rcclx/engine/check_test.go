@@ -30,8 +30,8 @@ func eachElement(t *testing.T, test func(t *testing.T, e element)) {
 	}
 }
 
-// received builds what a right library would deliver, from the definition of each collective; sums are added in rank order and
-// rounded at every hop, as a ring does.
+// received builds what a right library would deliver, from the definition of each collective; sums are added in rank
+// order and rounded at every hop, as a ring does.
 func received(p *pattern, c rcclx.Collective, rank int, count, start int64) []byte {
 	var out []byte
 	put := func(value float64) { out = p.element.encode(out, value) }
@@ -169,8 +169,8 @@ func sent(p *pattern, form *smallFloat) [][]float64 {
 	return all
 }
 
-// reduced is a sum that is rounded to the element type at every hop, over the given ranks in an order of its own for each chunk, as
-// rings and trees have it; with FP8 transport it is one of casts.
+// reduced is a sum that is rounded to the element type at every hop, over the given ranks in an order of its own for
+// each chunk, as rings and trees have it; with FP8 transport it is one of casts.
 func reduced(p *pattern, form *smallFloat, sent [][]float64, ranks []int, count, start int64) []byte {
 	order, random := slices.Clone(ranks), rand.New(rand.NewPCG(1, 2))
 	var out []byte
@@ -194,8 +194,8 @@ func reduced(p *pattern, form *smallFloat, sent [][]float64, ranks []int, count,
 	return out
 }
 
-// What ranks and libraries do wrong to a whole result is found with every kind of data, or the result says that none of its
-// elements were judged; and a right result is never called wrong, whatever the order of its sums.
+// What ranks and libraries do wrong to a whole result is found with every kind of data, or the result says that none of
+// its elements were judged; and a right result is never called wrong, whatever the order of its sums.
 func TestFaultsAreFoundOrNotJudged(t *testing.T) {
 	const count, start = periodElements + 300, 128
 	for _, transport := range []*smallFloat{nil, &e4m3OCP, &e4m3FNUZ} {

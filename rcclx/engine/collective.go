@@ -18,7 +18,8 @@ func ringTo(rank, ranks int) int   { return (rank + 1) % ranks }
 func ringFrom(rank, ranks int) int { return (rank - 1 + ranks) % ranks }
 
 // collectiveSymbols are the functions of the library that a collective needs, each with its spellings. AllToAll and
-// AllToAllv have a function of their own in some builds only, so they need none: a group of sends and receives is the same.
+// AllToAllv have a function of their own in some builds only, so they need none: a group of sends and receives is the
+// same.
 var collectiveSymbols = map[rcclx.Collective]string{
 	rcclx.AllReduce:     "ncclAllReduce",
 	rcclx.AllGather:     "ncclAllGather",
@@ -27,8 +28,8 @@ var collectiveSymbols = map[rcclx.Collective]string{
 	rcclx.Reduce:        "ncclReduce",
 }
 
-// Supports says whether this library on this device can make such a call and its result can be checked with such data, before
-// anything is called: a RequestError or a SymbolMissingError where not.
+// Supports says whether this library on this device can make such a call and its result can be checked with such data,
+// before anything is called: a RequestError or a SymbolMissingError where not.
 func (l *Library) Supports(c rcclx.Collective, d rcclx.Datatype, p rcclx.Placement, data []rcclx.Data) error {
 	if p == rcclx.InPlace && !rcclx.HasInPlace(c) {
 		return &RequestError{fmt.Errorf("%s has no in-place form: it would overwrite what it has yet to send; leave placement out", c)}

@@ -16,7 +16,8 @@ type pattern struct {
 	element element
 	data    rcclx.Data
 	ranks   int
-	// transport is the largest finite value of FP8 transport, under LowPrecision only; zero means that values travel as they are.
+	// transport is the largest finite value of FP8 transport, under LowPrecision only; zero means that values travel as
+	// they are.
 	transport float64
 
 	contributors int
@@ -68,9 +69,10 @@ func defaultData(v rcclx.Variant, d rcclx.Datatype) rcclx.Data {
 }
 
 // exact are the values of Exact data: integers from 1 to largest, of at most so many ranks at each index, the others
-// give zero there. They are exact for every element type: all terms are integers of one sign, so every partial sum, in any
-// order and any grouping, is an integer from 0 to contributors*largest; the element type holds each integer up to exactLimit; and a
-// sum of two values that is itself a value of the type is never rounded, nor is it in any wider type on the way.
+// give zero there. They are exact for every element type: all terms are integers of one sign, so every partial sum, in
+// any order and any grouping, is an integer from 0 to contributors*largest; the element type holds each integer up to
+// exactLimit; and a sum of two values that is itself a value of the type is never rounded, nor is it in any wider type
+// on the way.
 type exact struct{ contributors, largest int }
 
 func exactFor(e element) exact {
@@ -93,12 +95,13 @@ func exactLimit(e element) float64 {
 	return math.Ldexp(1, e.significantBits)
 }
 
-// roundingContributors: Rounding data are sixteenths with odd numerators from 17 to 31, which have five significant bits, one
-// more than E4M3 holds; a sum of eight has at most 248 sixteenths, eight bits, which bfloat16 holds, in any order as above.
+// roundingContributors: Rounding data are sixteenths with odd numerators from 17 to 31, which have five significant
+// bits, one more than E4M3 holds; a sum of eight has at most 248 sixteenths, eight bits, which bfloat16 holds, in any
+// order as above.
 const roundingContributors = 8
 
-// Gradients are like log-normal: Chmiel et al., "Neural gradients are near-lognormal" (arXiv:2006.08173). The median of 2^-13, the
-// range from 2^-20 to 2^-6 (1e-6 to 1.6e-2) and one zero in 16 are our choice.
+// Gradients are like log-normal: Chmiel et al., "Neural gradients are near-lognormal" (arXiv:2006.08173). The median of
+// 2^-13, the range from 2^-20 to 2^-6 (1e-6 to 1.6e-2) and one zero in 16 are our choice.
 const (
 	gradientsExponent      = -14
 	gradientsSpread        = 2.5 // standard deviation of the exponent
@@ -108,9 +111,9 @@ const (
 	gradientsZeroOf        = 16
 )
 
-// Activations are like normal ones of standard deviation 1, but for outliers of 128 to 1024, as Sun et al. found them in language
-// models ("Massive Activations in Large Language Models", arXiv:2402.17762: over 100 and about 1000 times the median, a few of a
-// million). One in 1024 is our choice, so that a message of few elements has some.
+// Activations are like normal ones of standard deviation 1, but for outliers of 128 to 1024, as Sun et al. found them
+// in language models ("Massive Activations in Large Language Models", arXiv:2402.17762: over 100 and about 1000 times
+// the median, a few of a million). One in 1024 is our choice, so that a message of few elements has some.
 const (
 	activationsLargest         = 1024.0
 	activationsOutlierOf       = 1024
@@ -118,8 +121,9 @@ const (
 	activationsOutlierSpan     = 3
 )
 
-// scaleFor is a power of two that brings sums of up to largest into the range of an element type. FP8 elements are always
-// scaled, as users of FP8 tensors do, so that the largest sum is within half of the range; others only where they would overflow.
+// scaleFor is a power of two that brings sums of up to largest into the range of an element type. FP8 elements are
+// always scaled, as users of FP8 tensors do, so that the largest sum is within half of the range; others only where
+// they would overflow.
 func scaleFor(e element, largest float64) float64 {
 	if e.form == nil || e.bytes > 1 && largest <= e.largest/2 {
 		return 1
@@ -135,8 +139,8 @@ const (
 	seedActivations
 )
 
-// value of a rank at an index, as the element type holds it. Every rank computes every other's, so it uses no function that
-// could round differently on another machine.
+// value of a rank at an index, as the element type holds it. Every rank computes every other's, so it uses no function
+// that could round differently on another machine.
 func (p *pattern) value(rank int, index int64) float64 {
 	k := uint64(index % periodElements)
 	if p.ranks > p.contributors && (uint64(rank)+k)%uint64(p.ranks) >= uint64(p.contributors) {

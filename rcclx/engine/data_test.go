@@ -7,7 +7,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Codes and values of every form, one by one: decoding and encoding give the same, in order, with the range that it should have.
+// Codes and values of every form, one by one: decoding and encoding give the same, in order, with the range that it
+// should have.
 func TestSmallFloatCodes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		form          smallFloat
@@ -99,8 +100,8 @@ func TestElementsComeBack(t *testing.T) {
 	})
 }
 
-// The proof of exactFor: all partial sums, in any order and grouping, are integers up to the bound, and the element type
-// holds every one of them; and no pattern exceeds its bound or lacks a contribution anywhere.
+// The proof of exactFor: all partial sums, in any order and grouping, are integers up to the bound, and the element
+// type holds every one of them; and no pattern exceeds its bound or lacks a contribution anywhere.
 func TestExactDataAreExact(t *testing.T) {
 	eachElement(t, func(t *testing.T, e element) {
 		bound := exactFor(e).contributors * exactFor(e).largest
@@ -131,7 +132,8 @@ func TestExactDataAreExact(t *testing.T) {
 	})
 }
 
-// Every subset sum of Rounding data must be exact in the types that it is for, and each value must lose something in E4M3.
+// Every subset sum of Rounding data must be exact in the types that it is for, and each value must lose something in
+// E4M3.
 func TestRoundingDataAreExactButInE4M3(t *testing.T) {
 	for _, d := range []rcclx.Datatype{rcclx.BFloat16, rcclx.Float16, rcclx.Float32, rcclx.Float64} {
 		e := elementFor(t, d, fp8OCP)

@@ -18,8 +18,8 @@ const (
 	fp8FNUZ                // gfx940 to gfx942: MI300A, MI300X, MI308X, MI325X
 )
 
-// fp8Of tells the encoding by the architecture that the runtime gives (gcnArchName), or, where it gives none, by the product name.
-// rccl src/include/rccl_float8.h picks FNUZ for gfx942 and OCP for later ones.
+// fp8Of tells the encoding by the architecture that the runtime gives (gcnArchName), or, where it gives none, by the
+// product name. rccl src/include/rccl_float8.h picks FNUZ for gfx942 and OCP for later ones.
 func fp8Of(f rcclx.Flavor, architecture, deviceName string) fp8Encoding {
 	has := func(text string, parts ...string) bool {
 		for _, part := range parts {
@@ -60,8 +60,8 @@ type element struct {
 	least float64
 	// largest finite value.
 	largest float64
-	// poison fills a result buffer before a checked call. No right result holds it: as a float it is NaN, as an integer -1,
-	// and all data are positive integers there.
+	// poison fills a result buffer before a checked call. No right result holds it: as a float it is NaN, as an integer
+	// -1, and all data are positive integers there.
 	poison byte
 }
 

@@ -176,8 +176,8 @@ func (e *Engine) waitEvent(event uintptr, waiting string, l limit) error {
 }
 
 // Close destroys the communicator and frees the buffers. It is for the end of a run without errors: with a hung kernel
-// it would block, and the end of the process frees everything anyway. The deadline holds where the communicator does not block;
-// else the caller's watchdog's does.
+// it would block, and the end of the process frees everything anyway. The deadline holds where the communicator does
+// not block; else the caller's watchdog's does.
 func (e *Engine) Close(deadline time.Duration) error {
 	var errs []error
 	if e.comm != 0 {

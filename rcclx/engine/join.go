@@ -13,9 +13,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// config is ncclConfig_t as it was in 2.18, which added splitShare. Every library from 2.14 on reads it: it takes no more than its
-// own size and the caller's, checks the magic number, and sets what is newer than the caller's version to its defaults (nccl
-// src/init.cc, parseCommConfig). Layouts of later versions differ between NVIDIA's and AMD's builds.
+// config is ncclConfig_t as it was in 2.18, which added splitShare. Every library from 2.14 on reads it: it takes no
+// more than its own size and the caller's, checks the magic number, and sets what is newer than the caller's version to
+// its defaults (nccl src/init.cc, parseCommConfig). Layouts of later versions differ between NVIDIA's and AMD's builds.
 type config struct {
 	size                                       uint64
 	magic, version                             uint32
@@ -41,10 +41,11 @@ func nonBlockingConfig() config {
 // abortDeadline bounds the attempt to end a communicator that never formed. The process exits after it anyway.
 const abortDeadline = 500 * time.Millisecond
 
-// Join forms the communicator; one without blocking needs a library of 2.14 or later, else it blocks. Blocking, the call is inside the library until every rank has come; the deadline then holds
-// only where the library answers that it is still at work (NCCL_COMM_BLOCKING=0), and a call that never comes back is
-// for the caller's watchdog (see StuckInit). Non-blocking, the deadline always holds, but the library then
-// starts a thread for each call that is queued.
+// Join forms the communicator; one without blocking needs a library of 2.14 or later, else it blocks. Blocking, the
+// call is inside the library until every rank has come; the deadline then holds only where the library answers that it
+// is still at work (NCCL_COMM_BLOCKING=0), and a call that never comes back is for the caller's watchdog (see
+// StuckInit). Non-blocking, the deadline always holds, but the library then starts a thread for each call that is
+// queued.
 func (e *Engine) Join(id []byte, nonBlocking bool, deadline time.Duration) error {
 	if len(id) != UniqueIDBytes {
 		return &RequestError{fmt.Errorf("the unique id has %d bytes, want %d: it was cut or is of another library", len(id), UniqueIDBytes)}
@@ -95,7 +96,8 @@ func (e *Engine) explainInit(err error, id []byte) error {
 	return err
 }
 
-// StuckInit says of a communicator that does not form what is known. It may be called from another thread than the engine's.
+// StuckInit says of a communicator that does not form what is known. It may be called from another thread than the
+// engine's.
 func (l *Library) StuckInit(comm uintptr, rank, ranks int, id []byte) string {
 	text := fmt.Sprintf("rank %d of %d waits for ranks that never came, or that have another world size, or its unique id is from another run", rank, ranks)
 	if address, ok := idAddress(id, l.info.VersionCode); ok {
@@ -107,8 +109,9 @@ func (l *Library) StuckInit(comm uintptr, rank, ranks int, id []byte) string {
 	return text
 }
 
-// handleVersionCode is 2.16.0, whose unique id has a magic number of 8 bytes before the address (nccl src/include/bootstrap.h,
-// ncclBootstrapHandle). Before it, an id is the address alone (src/bootstrap.cc, bootstrapGetUniqueId).
+// handleVersionCode is 2.16.0, whose unique id has a magic number of 8 bytes before the address (nccl
+// src/include/bootstrap.h, ncclBootstrapHandle). Before it, an id is the address alone (src/bootstrap.cc,
+// bootstrapGetUniqueId).
 const handleVersionCode = 21600
 
 // idAddress is the address, a sockaddr, in a unique id of a library of that version. ok is false where it holds none.
@@ -130,8 +133,8 @@ func idAddress(id []byte, versionCode int) (address netip.AddrPort, ok bool) {
 	return netip.AddrPort{}, false
 }
 
-// abort tries to end the communicator, from a thread of its own, since the call may block as well. It says whether the call
-// came back in time.
+// abort tries to end the communicator, from a thread of its own, since the call may block as well. It says whether the
+// call came back in time.
 func (e *Engine) abort(within time.Duration) bool {
 	if e.comm == 0 {
 		return false

@@ -21,19 +21,21 @@ type MeasureRequest struct {
 	// Placement of the result; empty means out of place.
 	Placement rcclx.Placement
 	SizeBytes int64
-	// WarmupIterations are queued before the measured ones and not counted. At least Iterations are measured, and more where they move
-	// little, so that the cost of an event does not show: the result's Repeats and IterationsPerRepeat tell how many.
+	// WarmupIterations are queued before the measured ones and not counted. At least Iterations are measured, and more
+	// where they move little, so that the cost of an event does not show: the result's Repeats and IterationsPerRepeat
+	// tell how many.
 	WarmupIterations, Iterations int
-	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding where the
-	// datatype has it, is checked last where it is not among them: random data alone may not tell a right result from a wrong one.
+	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding where
+	// the datatype has it, is checked last where it is not among them: random data alone may not tell a right result from
+	// a wrong one.
 	Data []rcclx.Data
 	// Variant decides which data are checked in any case.
 	Variant rcclx.Variant
-	// Path that the gates predict decides the tolerance: PathLowPrecision allows what FP8 transport does to the values. Every other
-	// path must be as exact as Baseline, also while FP8 is on, as under its least size.
+	// Path that the gates predict decides the tolerance: PathLowPrecision allows what FP8 transport does to the values.
+	// Every other path must be as exact as Baseline, also while FP8 is on, as under its least size.
 	Path rcclx.Path
-	// Slowest has the ranks tell each other the longest of their medians: where nobody sees all of them, and a rank far from a slow link
-	// measures a good one (SendRecv, Broadcast).
+	// Slowest has the ranks tell each other the longest of their medians: where nobody sees all of them, and a rank far
+	// from a slow link measures a good one (SendRecv, Broadcast).
 	Slowest bool
 	// Deadline bounds the whole, data checks included.
 	Deadline time.Duration
@@ -43,8 +45,8 @@ type MeasureRequest struct {
 type MeasureResult struct {
 	Shape   rcclx.Shape
 	Latency rcclx.LatencyStats
-	// LaunchNanoseconds is the host's time to queue one call through the binding, the library's own part included: the median over
-	// repeats of their means.
+	// LaunchNanoseconds is the host's time to queue one call through the binding, the library's own part included: the
+	// median over repeats of their means.
 	LaunchNanoseconds int64
 	// SlowestNanoseconds is the median of the slowest rank, where it was asked for; else zero.
 	SlowestNanoseconds int64
@@ -52,7 +54,8 @@ type MeasureResult struct {
 	Checks []rcclx.CheckResult
 }
 
-// Name says what is measured, for deadlines and logs: "AllReduce BFloat16 65536 B" or "AllReduce BFloat16 65536 B in place".
+// Name says what is measured, for deadlines and logs: "AllReduce BFloat16 65536 B" or "AllReduce BFloat16 65536 B in
+// place".
 func (q MeasureRequest) Name() string {
 	return rcclx.MeasurementName(q.Collective, q.Datatype, q.SizeBytes, q.Placement)
 }
@@ -69,8 +72,9 @@ type measurement struct {
 	patterns []*pattern // one for each data
 }
 
-// Measure times a collective by device events and then, in a call of its own for each kind of data that is not timed, checks every
-// element of its result. The timed calls move through the buffers (windows); the checked ones are in the first window. In place, every call adds to the result of the one before, as in rccl-tests, so the values of the timed
+// Measure times a collective by device events and then, in a call of its own for each kind of data that is not timed,
+// checks every element of its result. The timed calls move through the buffers (windows); the checked ones are in the
+// first window. In place, every call adds to the result of the one before, as in rccl-tests, so the values of the timed
 // calls mean nothing; the buffer is filled again for the check.
 func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 	m, err := e.measurement(q)
@@ -78,7 +82,8 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 		return MeasureResult{}, err
 	}
 	if m.windows.count > 1 && q.Placement != rcclx.InPlace && !e.seeded {
-		// Once, so that no window holds what the allocator left, which may be NaN. Later measurements fill what they check and leave the rest.
+		// Once, so that no window holds what the allocator left, which may be NaN. Later measurements fill what they check
+		// and leave the rest.
 		if err := e.fillSend(m.patterns[0], e.send.bytes, m.limit); err != nil {
 			return MeasureResult{}, err
 		}
@@ -149,8 +154,8 @@ func (e *Engine) pattern(element element, data rcclx.Data, transport float64) *p
 	return p
 }
 
-// transport is the largest value of FP8 transport; zero for calls that have none. Where the encoding is not known, it is the
-// smaller one.
+// transport is the largest value of FP8 transport; zero for calls that have none. Where the encoding is not known, it
+// is the smaller one.
 func (e *Engine) transport(q MeasureRequest) float64 {
 	switch {
 	case q.Path != rcclx.PathLowPrecision || !rcclx.KnowsLowPrecision(q.Collective, q.Datatype):
@@ -198,8 +203,8 @@ func (e *Engine) settled(launch launch, sendShift, recvShift uintptr, l limit) e
 	return e.settle(name, result, l)
 }
 
-// barrier is a call that no rank's stream passes before all have come to it: an AllReduce of one element, which every library
-// has. The element is an integer, which neither DDA nor FP8 takes. Nil over one rank.
+// barrier is a call that no rank's stream passes before all have come to it: an AllReduce of one element, which every
+// library has. The element is an integer, which neither DDA nor FP8 takes. Nil over one rank.
 func (e *Engine) barrier(l limit) func() error {
 	if e.ranks < 2 {
 		return nil
@@ -249,7 +254,8 @@ func (e *Engine) fill(m *measurement, p *pattern, start int64) error {
 	return e.write(e.recv.address.at(m.sendAt), p.inputTile(e.rank), start, m.shape.SendBytes, m.limit)
 }
 
-// checkedCall makes a call of its own, with data that begin elsewhere than those of the timed ones, and compares all of its result.
+// checkedCall makes a call of its own, with data that begin elsewhere than those of the timed ones, and compares all of
+// its result.
 func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, error) {
 	start := shiftBytes / m.Datatype.Bytes()
 	if err := e.fill(m, p, start); err != nil {
@@ -274,8 +280,8 @@ func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, err
 	return e.checkRecv(check, e.recv.address.at(m.recvAt), m.shape.RecvBytes, m.limit)
 }
 
-// fillSend writes this rank's values where the buffer does not hold them yet, and as many more as the checked call's shift
-// needs. They do not depend on the size, so that one filling serves every size up to its own.
+// fillSend writes this rank's values where the buffer does not hold them yet, and as many more as the checked call's
+// shift needs. They do not depend on the size, so that one filling serves every size up to its own.
 func (e *Engine) fillSend(p *pattern, sizeBytes int64, l limit) error {
 	want := filling{p.element.datatype, p.data, sizeBytes + shiftBytes}
 	if e.filled.datatype == want.datatype && e.filled.data == want.data && e.filled.bytes >= want.bytes {

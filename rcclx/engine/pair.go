@@ -33,8 +33,8 @@ func (e *Engine) PairPeer(round int) (peer int, ok bool) {
 }
 
 // MeasurePair exchanges float32 data with a peer, each rank in one pair at a time, so that each pair has its link to
-// itself. At least one exchange goes before the measured ones: it makes the two ranks meet, so that a late peer does not
-// look like a slow link.
+// itself. At least one exchange goes before the measured ones: it makes the two ranks meet, so that a late peer does
+// not look like a slow link.
 func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 	shape, err := rcclx.ShapeOf(rcclx.SendRecv, rcclx.Float32, q.SizeBytes, e.ranks)
 	if err != nil {

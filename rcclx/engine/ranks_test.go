@@ -167,7 +167,8 @@ func TestSlowestRank(t *testing.T) {
 	}
 }
 
-// Libraries without AllToAll and AllToAllv get a group of sends and receives, with the same result, the smallest counts that measure them included.
+// Libraries without AllToAll and AllToAllv get a group of sends and receives, with the same result, the smallest counts
+// that measure them included.
 func TestAllToAllByMessages(t *testing.T) {
 	without := func(l *Library) {
 		l.collectives[rcclx.AllToAll], l.collectives[rcclx.AllToAllv] = 0, 0

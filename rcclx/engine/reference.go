@@ -16,11 +16,11 @@ type tile struct {
 	tolerance []float64
 	// judged says whether the tolerance is narrow enough to tell a right result from a wrong one by its elements.
 	judged bool
-	// errors and squares hold, before each index, the sums of the errors that rounding at every addition makes and of their
-	// squares; nil where nothing is rounded.
+	// errors and squares hold, before each index, the sums of the errors that rounding at every addition makes and of
+	// their squares; nil where nothing is rounded.
 	errors, squares []float64
-	// clip is, where FP8 transport may overflow, how much further a value may be off that was clipped; zero elsewhere, and nil
-	// where nothing can overflow.
+	// clip is, where FP8 transport may overflow, how much further a value may be off that was clipped; zero elsewhere, and
+	// nil where nothing can overflow.
 	clip []float64
 	// sums holds the sum of magnitudes before each index, and maxValue the largest.
 	sums     []float64
@@ -75,8 +75,8 @@ func (p *pattern) sumTile() *tile {
 	})
 }
 
-// tileOf is the sum over the given ranks, with the tolerance for so many additions (tolerance.go). Exact and Rounding data are
-// not rounded at all where they travel as they are.
+// tileOf is the sum over the given ranks, with the tolerance for so many additions (tolerance.go). Exact and Rounding
+// data are not rounded at all where they travel as they are.
 func (p *pattern) tileOf(ranks []int, additions int) *tile {
 	e := p.element
 	t := &tile{element: e, want: make([]float64, periodElements), sums: make([]float64, periodElements+1)}
@@ -120,8 +120,8 @@ type segment struct {
 	count int64
 }
 
-// reference is what a rank must receive from a call of count elements, in order, where every rank's data begin at the index
-// start. Of Reduce, the ranks but rank 0 receive nothing: their buffer must be as it was.
+// reference is what a rank must receive from a call of count elements, in order, where every rank's data begin at the
+// index start. Of Reduce, the ranks but rank 0 receive nothing: their buffer must be as it was.
 func (p *pattern) reference(c rcclx.Collective, placement rcclx.Placement, rank int, count, start int64) []segment {
 	input := func(rank int) func() *tile { return func() *tile { return p.inputTile(rank) } }
 	switch c {

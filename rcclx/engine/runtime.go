@@ -41,8 +41,8 @@ const (
 
 	streamNonBlocking       = 1
 	eventDisableSystemFence = 0x20000000 // hip_runtime_api.h, hipEventDisableSystemFence
-	// propertiesBytes holds cudaDeviceProp and hipDeviceProp_t of every release (1032 and 1472 bytes by now), whose first 256 bytes are
-	// the name.
+	// propertiesBytes holds cudaDeviceProp and hipDeviceProp_t of every release (1032 and 1472 bytes by now), whose first
+	// 256 bytes are the name.
 	propertiesBytes = 8192
 	nameBytes       = 256
 
@@ -52,7 +52,8 @@ const (
 )
 
 // openRuntime loads the runtime. One that the communication library has brought along comes first: a second copy of
-// AMD's would have devices and memory of its own. NCCL has CUDA's within itself; another copy of that shares its device context.
+// AMD's would have devices and memory of its own. NCCL has CUDA's within itself; another copy of that shares its device
+// context.
 func openRuntime(f rcclx.Flavor, libraryPath, path string) (*Runtime, error) {
 	prefix, candidates := "hip", hipCandidates
 	if f == rcclx.FlavorNCCL {
@@ -78,8 +79,8 @@ func openRuntime(f rcclx.Flavor, libraryPath, path string) (*Runtime, error) {
 
 var hipCandidates = []string{"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"}
 
-// cudaCandidates are by the loader's search, then beside the library, as NVIDIA's Python packages lay them out (nvidia/nccl/lib,
-// nvidia/cuda_runtime/lib for CUDA 12, nvidia/cu13/lib), then where CUDA's own installer puts them.
+// cudaCandidates are by the loader's search, then beside the library, as NVIDIA's Python packages lay them out
+// (nvidia/nccl/lib, nvidia/cuda_runtime/lib for CUDA 12, nvidia/cu13/lib), then where CUDA's own installer puts them.
 func cudaCandidates(libraryPath string) []string {
 	beside := filepath.Join(filepath.Dir(libraryPath), "..", "..")
 	return []string{"libcudart.so", "libcudart.so.13", "libcudart.so.12",
@@ -87,7 +88,8 @@ func cudaCandidates(libraryPath string) []string {
 		"/usr/local/cuda/lib64/libcudart.so", "/usr/local/cuda/lib64/libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.12"}
 }
 
-// openRuntimeFile loads one candidate. One that is newer than the driver is told from one that fits by its first look at devices.
+// openRuntimeFile loads one candidate. One that is newer than the driver is told from one that fits by its first look
+// at devices.
 func openRuntimeFile(file, prefix string) (*Runtime, error) {
 	handle, err := load(file)
 	if err != nil {
@@ -179,7 +181,8 @@ func (r *Runtime) PCIAddress(device int) (string, error) {
 	return strings.ToLower(cString(text)), err
 }
 
-// architectureName is AMD's name of an architecture in the properties, gcnArchName: its place differs between releases, its form does not.
+// architectureName is AMD's name of an architecture in the properties, gcnArchName: its place differs between releases,
+// its form does not.
 var architectureName = regexp.MustCompile(`gfx[0-9a-f]{3,4}[:\x00]`)
 
 // name and architecture of a device; empty where the runtime does not tell.
@@ -241,8 +244,8 @@ func (r *Runtime) newStream() (uintptr, error) {
 	return stream, err
 }
 
-// newTimingEvent makes an event that only times are read from. AMD's default event writes caches back when it is recorded,
-// which delays the calls after it; this one does not.
+// newTimingEvent makes an event that only times are read from. AMD's default event writes caches back when it is
+// recorded, which delays the calls after it; this one does not.
 func (r *Runtime) newTimingEvent() (uintptr, error) {
 	var event uintptr
 	if r.prefix == "hip" && r.eventCreateWithFlags != 0 &&

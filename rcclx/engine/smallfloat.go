@@ -19,8 +19,9 @@ const (
 	topFNUZ                     // FNUZ: the code of minus zero is the only NaN, there is no infinity
 )
 
-// The forms. FP8: "OCP 8-bit Floating Point Specification" revision 1.0 for E4M3 and E5M2; the FNUZ forms of gfx942 have one
-// more in the bias, no infinity and no minus zero (AMD "CDNA3 ISA", 8-bit floats; rccl src/include/rccl_float8.h picks them for gfx942).
+// The forms. FP8: "OCP 8-bit Floating Point Specification" revision 1.0 for E4M3 and E5M2; the FNUZ forms of gfx942
+// have one more in the bias, no infinity and no minus zero (AMD "CDNA3 ISA", 8-bit floats; rccl
+// src/include/rccl_float8.h picks them for gfx942).
 var (
 	binary16 = smallFloat{10, 15, 65504, topInfinity}
 	bfloat16 = smallFloat{7, 127, math.MaxFloat32 / (2 - 0x1p-23) * (2 - 0x1p-7), topInfinity}

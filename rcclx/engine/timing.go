@@ -13,7 +13,8 @@ const (
 	minRepeats = 5
 	maxRepeats = 20
 	// An event keeps two calls from overlapping, which costs 2 to 3 us on an H200. So a repeat has more calls the shorter
-	// these are: enough to move so many bytes, for which GPUs of today need over 300 us, so that events cost under 1 %, up to mostCalls.
+	// these are: enough to move so many bytes, for which GPUs of today need over 300 us, so that events cost under 1 %, up
+	// to mostCalls.
 	bytesPerRepeat = 128 << 20
 	mostCalls      = 20
 	// Calls that move little are measured more often than asked, up to so many in all.
@@ -22,14 +23,15 @@ const (
 	leastForP95 = 20
 )
 
-// callsOf gives the number of calls to measure where so many are asked for: more where they move little, up to mostExtended, so that
-// there can be maxRepeats of enough calls each. It depends on nothing but its arguments, since all ranks must make the same.
+// callsOf gives the number of calls to measure where so many are asked for: more where they move little, up to
+// mostExtended, so that there can be maxRepeats of enough calls each. It depends on nothing but its arguments, since
+// all ranks must make the same.
 func callsOf(iterations int, sizeBytes int64) int {
 	return max(iterations, min(mostExtended, int(maxRepeats*bytesPerRepeat/max(1, sizeBytes))))
 }
 
-// repeatsOf gives the number of repeats for so many calls of a size: at least minRepeats, so that there is a spread to tell, up
-// to maxRepeats where the calls are long or many. It depends on nothing but its arguments.
+// repeatsOf gives the number of repeats for so many calls of a size: at least minRepeats, so that there is a spread to
+// tell, up to maxRepeats where the calls are long or many. It depends on nothing but its arguments.
 func repeatsOf(calls int, sizeBytes int64) int {
 	each := min(mostCalls, max(1, int(bytesPerRepeat/max(1, sizeBytes))))
 	return max(1, min(calls, maxRepeats, max(minRepeats, calls/each)))
@@ -38,8 +40,8 @@ func repeatsOf(calls int, sizeBytes int64) int {
 // timing is what was measured of a call.
 type timing struct {
 	latency rcclx.LatencyStats
-	// launchNanoseconds is the host's time to queue one call: the median over repeats of the mean in each, since a device's queue
-	// that is full (about a thousand calls) makes the host wait.
+	// launchNanoseconds is the host's time to queue one call: the median over repeats of the mean in each, since a
+	// device's queue that is full (about a thousand calls) makes the host wait.
 	launchNanoseconds int64
 }
 
@@ -55,11 +57,12 @@ type series struct {
 	limit              limit
 }
 
-// time queues the warm-up, the barrier and the repeats, an event between each two, and reads the times when all are done. All of it
-// is queued without a pause: the device finds its next call queued, and the host's polling does not show. Where the host needs longer to
-// queue a call than the device to do it, that is what is measured, as in rccl-tests. The barrier brings the ranks in step: the root
-// of a Broadcast and the leaves of a Reduce run ahead of the others, and a rank that was late with its last check would be waited for in the
-// first timed call. The first event comes after it, so it is not timed. All ranks must queue the same number of calls; see callsOf.
+// time queues the warm-up, the barrier and the repeats, an event between each two, and reads the times when all are
+// done. All of it is queued without a pause: the device finds its next call queued, and the host's polling does not
+// show. Where the host needs longer to queue a call than the device to do it, that is what is measured, as in
+// rccl-tests. The barrier brings the ranks in step: the root of a Broadcast and the leaves of a Reduce run ahead of the
+// others, and a rank that was late with its last check would be waited for in the first timed call. The first event
+// comes after it, so it is not timed. All ranks must queue the same number of calls; see callsOf.
 func (e *Engine) time(s series) (timing, error) {
 	calls := s.iterations
 	if !e.modelled {
@@ -116,9 +119,9 @@ func callsIn(repeat, repeats, calls int) int {
 	return calls*(repeat+1)/repeats - calls*repeat/repeats
 }
 
-// latencyStats summarises the mean latencies of the repeats, in nanoseconds. The median of an even number is the mean of
-// the middle two; the 95th percentile is by nearest rank, and missing (zero)
-// where there are too few repeats for it to be another than the largest.
+// latencyStats summarises the mean latencies of the repeats, in nanoseconds. The median of an even number is the mean
+// of the middle two; the 95th percentile is by nearest rank, and missing (zero) where there are too few repeats for it
+// to be another than the largest.
 func latencyStats(nanoseconds []int64, perRepeat int) rcclx.LatencyStats {
 	n := len(nanoseconds)
 	if n == 0 {

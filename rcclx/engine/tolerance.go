@@ -2,17 +2,20 @@ package engine
 
 import "math"
 
-// Additions round to nearest (rccl and nccl src/device/reduce_kernel.h, FuncSum), at every hop or once at the end; their order, that of a
-// ring or tree, is not known. One rounding is off by at most half a step, u = epsilon/2 of the rounded value, or half the smallest step.
+// Additions round to nearest (rccl and nccl src/device/reduce_kernel.h, FuncSum), at every hop or once at the end;
+// their order, that of a ring or tree, is not known. One rounding is off by at most half a step, u = epsilon/2 of the
+// rounded value, or half the smallest step.
 //
-// The worst case: every partial sum has errors of one sign and the size of the largest sum of any of the terms. Twice that bound leaves
-// room for errors of errors. It grows with the number of additions, so that it says little over many ranks.
+// The worst case: every partial sum has errors of one sign and the size of the largest sum of any of the terms. Twice
+// that bound leaves room for errors of errors. It grows with the number of additions, so that it says little over many
+// ranks.
 //
-// The likely case: with rounding errors independent of each other, their sum is like the root of the sum of their squares (Higham and Mary,
-// "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019). The squares of the partial sums of
-// k of n terms x in any order are on average k/n*A + k(k-1)/(n(n-1))*(S^2-A), with A = sum x^2 and S = sum x; added up over k from 2 to n
-// that is A*((n+1)/2-1/n) + (S^2-A)*(n+1)/3. likelyError is u times the root of it. In a million sums of each element type with random
-// orders over 2 to 64 ranks no element was off by more than 4.4 times, nor all of them on average by more than 0.36 times so much.
+// The likely case: with rounding errors independent of each other, their sum is like the root of the sum of their
+// squares (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5),
+// 2019). The squares of the partial sums of k of n terms x in any order are on average k/n*A + k(k-1)/(n(n-1))*(S^2-A),
+// with A = sum x^2 and S = sum x; added up over k from 2 to n that is A*((n+1)/2-1/n) + (S^2-A)*(n+1)/3. likelyError is
+// u times the root of it. In a million sums of each element type with random orders over 2 to 64 ranks no element was
+// off by more than 4.4 times, nor all of them on average by more than 0.36 times so much.
 const (
 	// mostOfLikely is how many times the likely error one element may be off.
 	mostOfLikely = 8
@@ -48,10 +51,11 @@ func (e *element) worstError(terms []float64) float64 {
 
 // tolerate sets the tolerance at an index, and what overflow explains.
 //
-// FP8 transport casts each value to E4M3 before it travels, and the sum of an AllReduce again; a value that is not sent is not cast. Values
-// over its range become NaN or are clipped; neither is wrong there, for that is what unscaled FP8 does; the counts of NaN and overflow tell
-// of it. What remains wrong is what no rounding, underflow or overflow explains: poison, and values far off. On Gradients most values
-// underflow, so that little is seen of a tail of zeros but in Rounding data.
+// FP8 transport casts each value to E4M3 before it travels, and the sum of an AllReduce again; a value that is not sent
+// is not cast. Values over its range become NaN or are clipped; neither is wrong there, for that is what unscaled FP8
+// does; the counts of NaN and overflow tell of it. What remains wrong is what no rounding, underflow or overflow
+// explains: poison, and values far off. On Gradients most values underflow, so that little is seen of a tail of zeros
+// but in Rounding data.
 func (p *pattern) tolerate(t *tile, i int, terms []float64, additions int) {
 	e := p.element
 	if t.bytes == nil {
@@ -80,11 +84,12 @@ func (p *pattern) tolerate(t *tile, i int, terms []float64, additions int) {
 		cast += c
 		castSquares += c * c
 	}
-	// The result is rounded to the element type once more; a value that E4M3 holds needs no rounding. The sum is made in fp32, so that the
-	// additions' own roundings are not there as well.
+	// The result is rounded to the element type once more; a value that E4M3 holds needs no rounding. The sum is made in
+	// fp32, so that the additions' own roundings are not there as well.
 	t.tolerance[i] = max(t.tolerance[i], cast+e.epsilon()*largest)
 	if t.errors != nil {
-		// The casts of given values are off by given amounts, of either sign: twice their root of squares instead of 1/sqrt(3).
+		// The casts of given values are off by given amounts, of either sign: twice their root of squares instead of
+		// 1/sqrt(3).
 		likely := 2 / meanOfLikely * math.Sqrt(castSquares)
 		t.errors[i+1] += likely
 		t.squares[i+1] += likely * likely
@@ -124,16 +129,17 @@ func (t *tile) mostError(phase, n int) float64 {
 	if t.errors == nil {
 		return 0
 	}
-	// The spread of a sum is like the root of its squares. Periods that are summed in one order have the same errors, so each has
-	// its spread to itself.
+	// The spread of a sum is like the root of its squares. Periods that are summed in one order have the same errors, so
+	// each has its spread to itself.
 	return meanOfLikely*(t.errors[phase+n]-t.errors[phase]) + mostOfLikely*math.Sqrt(t.squares[phase+n]-t.squares[phase])
 }
 
-// leastShowing is of how many elements in a period a tolerance must let a fault be seen, for the elements to count as judged.
+// leastShowing is of how many elements in a period a tolerance must let a fault be seen, for the elements to count as
+// judged.
 const leastShowing = periodElements / 256
 
-// shows says whether the tolerance lets it be seen when a rank's contribution is missing or doubled, or when the result is zero: such a
-// fault puts an element off by the value that is missing, less what rounding takes back.
+// shows says whether the tolerance lets it be seen when a rank's contribution is missing or doubled, or when the result
+// is zero: such a fault puts an element off by the value that is missing, less what rounding takes back.
 func (p *pattern) shows(t *tile, ranks []int) bool {
 	seen := func(missing func(i int) float64) bool {
 		n := 0

@@ -117,8 +117,9 @@ func (r *recorder) record(l *Library) {
 	})
 }
 
-// Before the first event comes a barrier and after it none, more calls than asked for are measured where they are short, and these
-// move through the buffers and never beyond them, in place too; the checks still find every element right.
+// Before the first event comes a barrier and after it none, more calls than asked for are measured where they are
+// short, and these move through the buffers and never beyond them, in place too; the checks still find every element
+// right.
 func TestTimedCallsMoveThroughTheBuffers(t *testing.T) {
 	const ranks, buffers, size, warmup = 3, 1 << 17, 12000, 2
 	for _, c := range rcclx.AllCollectives() {

@@ -56,8 +56,8 @@ type Symptom struct {
 	Env []string
 	// VersionCode of the library, as rcclx.LibraryInfo has it.
 	VersionCode int
-	// NotInEffect says why the variant's setting is not in effect at this size; empty where it is. Off gives it for a key, where
-	// the caller can tell; nil where it cannot.
+	// NotInEffect says why the variant's setting is not in effect at this size; empty where it is. Off gives it for a key,
+	// where the caller can tell; nil where it cannot.
 	NotInEffect string
 	Off         func(Key) string
 	// Audience that the causes advise.

@@ -32,7 +32,8 @@ const (
 // SourceSpec is where a person's own thresholds come from.
 const SourceSpec = "spec"
 
-// Threshold is a person's least bus bandwidth for one kind of measurement. What is empty or zero in Place matches anything.
+// Threshold is a person's least bus bandwidth for one kind of measurement. What is empty or zero in Place matches
+// anything.
 type Threshold struct {
 	Key   Key
 	Place Place
@@ -50,8 +51,8 @@ type Input struct {
 	Thresholds []Threshold
 	// References: what a mark that is not reached does. An empty mode enforces.
 	References Mode
-	// Part is set for communicators that ran beside others, as those of a mesh do: thresholds hold for them only where they
-	// name ranks or nodes, and no mark does, since marks are of a communicator that has the machines for itself.
+	// Part is set for communicators that ran beside others, as those of a mesh do: thresholds hold for them only where
+	// they name ranks or nodes, and no mark does, since marks are of a communicator that has the machines for itself.
 	Part bool
 	// Symptom is what else is known of the place, for likely causes; what concerns one measurement is filled in here.
 	Symptom Symptom
@@ -145,8 +146,8 @@ func Severity(s State, m Mode) int {
 	return n
 }
 
-// excludes lists the keys of a threshold that the place does not have, and those of which the place's value is not known, or
-// mixed: then a part of it may be what the threshold names.
+// excludes lists the keys of a threshold that the place does not have, and those of which the place's value is not
+// known, or mixed: then a part of it may be what the threshold names.
 func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 	text := func(what, want string, have ...string) {
 		switch {
@@ -183,7 +184,8 @@ func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 	return differs, unknown
 }
 
-// names says whether a person's word is that of the place: without regard to case, and of a partition mode SPX/NPS1 one half will do.
+// names says whether a person's word is that of the place: without regard to case, and of a partition mode SPX/NPS1 one
+// half will do.
 func names(want, have string) bool {
 	compute, memory, parted := strings.Cut(have, "/")
 	return strings.EqualFold(want, have) || parted && (strings.EqualFold(want, compute) || strings.EqualFold(want, memory))
@@ -265,8 +267,8 @@ func (in Input) compare(source string, m Measurement, s Statistic, expected, pas
 	return c
 }
 
-// references holds what was measured against the published marks for exactly that; where no Acceptance mark could be, one
-// more check says which is the nearest.
+// references holds what was measured against the published marks for exactly that; where no Acceptance mark could be,
+// one more check says which is the nearest.
 func (in Input) references() []Check {
 	var out []Check
 	compared := false

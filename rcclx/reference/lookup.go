@@ -11,8 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Find gives the mark for exactly this key and place, an Acceptance mark before an Informative one; ok is false where there
-// is none. A part of the place that is not known matches no mark.
+// Find gives the mark for exactly this key and place, an Acceptance mark before an Informative one; ok is false where
+// there is none. A part of the place that is not known matches no mark.
 func Find(k Key, at Place) (p Profile, ok bool) {
 	for _, kind := range []Kind{Acceptance, Informative} {
 		for _, p := range profiles {
@@ -33,8 +33,8 @@ func (p Place) holds(at Place) bool {
 	return p == at
 }
 
-// Nearest says in words why no mark was found: which mark is the nearest, what differs, and what to measure. The lines are
-// at most 200 bytes each and at most three.
+// Nearest says in words why no mark was found: which mark is the nearest, what differs, and what to measure. The lines
+// are at most 200 bytes each and at most three.
 func Nearest(measured []Measurement, at Place, who audience.Audience) []string {
 	p, ok := nearestProfile(at)
 	if !ok {

@@ -27,8 +27,8 @@ type Profile struct {
 	// Key that the mark is of, and Place that it holds for; any flavor. Of a NotComparable mark parts of both are open.
 	Key   Key
 	Place Place
-	// MarkMBps is the bus bandwidth, in 10^6 bytes per second as rccl-tests counts it; zero where the source has none, which is
-	// NotComparable.
+	// MarkMBps is the bus bandwidth, in 10^6 bytes per second as rccl-tests counts it; zero where the source has none,
+	// which is NotComparable.
 	MarkMBps int64
 	// Source of the mark, and what it Says.
 	Source, Says string
@@ -51,7 +51,8 @@ const (
 	acceptanceWhy = "rccl-tests' default datatype is float; its time is the mean over iterations and ranks, ours the slowest rank's median, which is the stricter of the two"
 )
 
-// asInPlace is of marks whose page names no placement: of a peak the higher of the two columns counts, which is in place.
+// asInPlace is of marks whose page names no placement: of a peak the higher of the two columns counts, which is in
+// place.
 const asInPlace = "; its page names no placement (nor does system-validation.md, which it refers to: \"large message, ~8 GB\"), and we take it as in place like MI300X's"
 
 // allReduce8G is the key of AMD's acceptance marks.
@@ -134,8 +135,8 @@ var profiles = []Profile{
 		Remark: "no mark: the bandwidth is never looked at"},
 }
 
-// informativePercent is the share of an Informative mark from which on it counts as met: the author of Azure's mark of 304, who
-// saw 320 normally, called so much a buffer.
+// informativePercent is the share of an Informative mark from which on it counts as met: the author of Azure's mark of
+// 304, who saw 320 normally, called so much a buffer.
 const informativePercent = 95
 
 // Profiles are all published marks, for pages that list them.

@@ -1,6 +1,7 @@
-// Package reference says whether a bus bandwidth is normal: it holds measurements against a person's thresholds and against
-// published marks. A mark counts only for exactly what it was published for: collective, datatype, size, placement,
-// statistic, GPU model, partition mode, ranks, nodes and transport. It takes values and gives values: no I/O, no clock.
+// Package reference says whether a bus bandwidth is normal: it holds measurements against a person's thresholds and
+// against published marks. A mark counts only for exactly what it was published for: collective, datatype, size,
+// placement, statistic, GPU model, partition mode, ranks, nodes and transport. It takes values and gives values: no
+// I/O, no clock.
 package reference
 
 import (
@@ -30,7 +31,8 @@ const (
 	TCP  = "TCP"
 )
 
-// Key names what is measured. An empty variant is Baseline, an empty placement out of place, an empty statistic the median.
+// Key names what is measured. An empty variant is Baseline, an empty placement out of place, an empty statistic the
+// median.
 type Key struct {
 	Variant    rcclx.Variant
 	Collective rcclx.Collective
@@ -86,8 +88,8 @@ type Measurement struct {
 	MedianMBps, MinMBps, MaxMBps, P5MBps int64
 	// RepeatsMBps are the medians of the repeats in fresh processes, in the order of the run; one or none without repeats.
 	RepeatsMBps []int64
-	// Repeats and RepeatSpreadPercent stand for RepeatsMBps where the figure of each is not known: how many there were, and how far the
-	// slowest lies below the fastest; nil where that is not known either.
+	// Repeats and RepeatSpreadPercent stand for RepeatsMBps where the figure of each is not known: how many there were,
+	// and how far the slowest lies below the fastest; nil where that is not known either.
 	Repeats             int
 	RepeatSpreadPercent *int64
 	// NoisePercent is the largest coefficient of variation of a rank; zero where it was not measured.

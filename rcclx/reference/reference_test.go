@@ -143,8 +143,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestPartlySo: where a part of the place may be what a threshold names, it is not passed over; and one that is left out is
-// always told, whatever others apply to other measurements.
+// TestPartlySo: where a part of the place may be what a threshold names, it is not passed over; and one that is left
+// out is always told, whatever others apply to other measurements.
 func TestPartlySo(t *testing.T) {
 	place := Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 16, Nodes: 2, Transport: RDMA, Flavor: rcclx.FlavorRCCL}
 	trivial := Threshold{Key: allReduce8G, MinMBps: 1}
@@ -190,8 +190,8 @@ func TestPartlySo(t *testing.T) {
 	}
 }
 
-// TestMarksThatCount: what is NotComparable is never compared, not even with exactly its key and place; an Acceptance mark goes
-// before what a machine showed; and a percentage of a mark is rounded up.
+// TestMarksThatCount: what is NotComparable is never compared, not even with exactly its key and place; an Acceptance
+// mark goes before what a machine showed; and a percentage of a mark is rounded up.
 func TestMarksThatCount(t *testing.T) {
 	for _, p := range profiles {
 		if p.Kind != NotComparable {
@@ -239,7 +239,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestMeshPart: for communicators that ran beside others only thresholds hold that name their ranks or nodes, and no mark.
+// TestMeshPart: for communicators that ran beside others only thresholds hold that name their ranks or nodes, and no
+// mark.
 func TestMeshPart(t *testing.T) {
 	th := Threshold{Key: allReduce8G, MinMBps: 400_000}
 	in := Input{Place: mi300x, Measurements: []Measurement{at8G(300_000)}, Part: true, Thresholds: []Threshold{th}}
@@ -374,8 +375,8 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestEvaluateProperties: whatever is thrown at it, what decides comes first, what was measured has its numbers, what was not
-// has none and a reason.
+// TestEvaluateProperties: whatever is thrown at it, what decides comes first, what was measured has its numbers, what
+// was not has none and a reason.
 func TestEvaluateProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }

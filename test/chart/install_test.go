@@ -67,8 +67,8 @@ func (c *cluster) group(t *testing.T, name string) *unstructured.Unstructured {
 	return g
 }
 
-// TestCommGroupsOutliveTheChart: no install, upgrade or uninstall deletes or changes a CommGroup that is there, were it the
-// sample of an earlier install; and what the cluster lacks is said before anything is changed.
+// TestCommGroupsOutliveTheChart: no install, upgrade or uninstall deletes or changes a CommGroup that is there, were it
+// the sample of an earlier install; and what the cluster lacks is said before anything is changed.
 func TestCommGroupsOutliveTheChart(t *testing.T) {
 	c := startCluster(t)
 	sample := []string{"--set", "defaultRuntimeImage=r,sample.enabled=true,sample.namespace=ml,sample.name=first"}

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPrometheusKinds: the objects for the Prometheus operator have no field that its own types do not know, and scrape with TLS and a
-// token. No Prometheus operator runs here: what it makes of them is not proven.
+// TestPrometheusKinds: the objects for the Prometheus operator have no field that its own types do not know, and scrape
+// with TLS and a token. No Prometheus operator runs here: what it makes of them is not proven.
 func TestPrometheusKinds(t *testing.T) {
 	rendered, err := render(t, valueSets(t)["everything"])
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // notServed are kinds of other projects, which the API server of the tests does not know.
 var notServed = []string{"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 
-// TestServerTakesIt: a real API server takes every object of the main ways to install, with no field that it does not know.
+// TestServerTakesIt: a real API server takes every object of the main ways to install, with no field that it does not
+// know.
 func TestServerTakesIt(t *testing.T) {
 	_, config := testenv.Start(t)
 	c := testenv.Admin(t, config)
@@ -68,7 +69,8 @@ func TestServerTakesIt(t *testing.T) {
 	})
 }
 
-// TestConfigIsTheChart: kubectl apply -k config/default makes the objects that helm install makes, and no other but the namespace.
+// TestConfigIsTheChart: kubectl apply -k config/default makes the objects that helm install makes, and no other but the
+// namespace.
 func TestConfigIsTheChart(t *testing.T) {
 	folder, err := testenv.Binaries("kubectl")
 	if err != nil {

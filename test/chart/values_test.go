@@ -75,8 +75,8 @@ func with(t *testing.T, values string, path []string, value any) string {
 	return string(out)
 }
 
-// TestEveryValueMatters: each value, changed in an install where all is on, changes what is rendered. One that did not would be a
-// promise that nothing keeps.
+// TestEveryValueMatters: each value, changed in an install where all is on, changes what is rendered. One that did not
+// would be a promise that nothing keeps.
 func TestEveryValueMatters(t *testing.T) {
 	base := valueSets(t)["everything"]
 	before, err := render(t, base)
@@ -276,7 +276,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNullIsRefused: null takes a value away, which no template reckons with: an egress rule without ports would allow all.
+// TestNullIsRefused: null takes a value away, which no template reckons with: an egress rule without ports would allow
+// all.
 func TestNullIsRefused(t *testing.T) {
 	root := readSchema(t)
 	walk := func(path []string, s *schema) {
@@ -347,7 +348,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestSpreadConstraints: a constraint without a selector gets the managers' own, and one with a selector stays as it is.
+// TestSpreadConstraints: a constraint without a selector gets the managers' own, and one with a selector stays as it
+// is.
 func TestSpreadConstraints(t *testing.T) {
 	rendered, err := render(t, "manager: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]}")
 	if err != nil {

@@ -16,8 +16,9 @@ var (
 	index    = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// TestFieldsOfCommands: each field of a CommGroup, CommTask, CommNode or CommRun that a kubectl line of a page prints is there. Within a range kubectl counts
-// from the list's item, so that only what begins at spec or status is looked at.
+// TestFieldsOfCommands: each field of a CommGroup, CommTask, CommNode or CommRun that a kubectl line of a page prints
+// is there. Within a range kubectl counts from the list's item, so that only what begins at spec or status is looked
+// at.
 func TestFieldsOfCommands(t *testing.T) {
 	count := 0
 	for path, text := range pages(t) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPortRangesAreNoNodePorts: on a node's network kube-proxy takes what comes to a NodePort (30000-32767 by default), and an agent that
-// looks whether the port is free does not see it: no example may lead there.
+// TestPortRangesAreNoNodePorts: on a node's network kube-proxy takes what comes to a NodePort (30000-32767 by default),
+// and an agent that looks whether the port is free does not see it: no example may lead there.
 func TestPortRangesAreNoNodePorts(t *testing.T) {
 	example := regexp.MustCompile(`portRange: \{first: (\d+), last: (\d+)\}|make it larger, for\s+example (\d+)-(\d+)`)
 	root := "../.."

@@ -50,8 +50,8 @@ func (e *env) makeNamespace(t *testing.T, name string) {
 	})
 }
 
-// previous unpacks the commit before this one, or that which E2E_PREVIOUS names, and gives its folder and its name. Without the
-// commit there is no upgrade to test, and the test says so.
+// previous unpacks the commit before this one, or that which E2E_PREVIOUS names, and gives its folder and its name.
+// Without the commit there is no upgrade to test, and the test says so.
 func (e *env) previous(t *testing.T) (folder, commit string) {
 	t.Helper()
 	revision := cmp.Or(os.Getenv("E2E_PREVIOUS"), "HEAD~1")
@@ -98,8 +98,8 @@ func (e *env) wantCondition(t *testing.T, key client.ObjectKey, condition string
 	})
 }
 
-// testChartUpgrade takes a release of the commit before, with its own images, to today's and back by Helm, with a group that has
-// its verdict.
+// testChartUpgrade takes a release of the commit before, with its own images, to today's and back by Helm, with a group
+// that has its verdict.
 func testChartUpgrade(t *testing.T, e *env) {
 	const namespace = "chart-upgrade"
 	folder, commit := e.previous(t)
@@ -134,8 +134,8 @@ func measuredGroup(namespace, name string) string {
 	return strings.Replace(strings.Replace(small, "name: small, namespace: default", "name: "+name+", namespace: "+namespace, 1), "  runtime: {imagePullSecrets: [{name: mirror}]}\n", "", 1)
 }
 
-// wantServed checks that managers and monitors have the tag and the CRDs their release's schema, that a group made now is
-// served, and that the one from before is as it was: no run was made for the change of version alone.
+// wantServed checks that managers and monitors have the tag and the CRDs their release's schema, that a group made now
+// is served, and that the one from before is as it was: no run was made for the change of version alone.
 func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, schemas string) {
 	t.Helper()
 	for _, plural := range []string{"commgroups", "commtasks", "commruns", "commnodes"} {
@@ -188,8 +188,8 @@ func (e *env) wantServed(t *testing.T, before *v1alpha1.CommGroup, probe, tag, s
 	}
 }
 
-// testChartLifecycle refuses a second release, makes the sample when an upgrade switches it on, and uninstalls while a group
-// exists.
+// testChartLifecycle refuses a second release, makes the sample when an upgrade switches it on, and uninstalls while a
+// group exists.
 func testChartLifecycle(t *testing.T, e *env) {
 	const namespace = "chart-lifecycle"
 	e.makeNamespace(t, namespace)

@@ -16,8 +16,8 @@ const (
 	dumpLines    = "60"
 )
 
-// dump prints what a person needs to see why a step failed: pods, events, groups, the managers' and monitors' logs, and the end of
-// the nodes' own logs.
+// dump prints what a person needs to see why a step failed: pods, events, groups, the managers' and monitors' logs, and
+// the end of the nodes' own logs.
 func (e *env) dump(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), dumpDeadline)

@@ -4,8 +4,8 @@ package e2e
 
 import "testing"
 
-// step is one end-to-end test. A step finds a cluster with nodes and nothing else on it, and leaves it so (installOperator
-// cleans up by itself).
+// step is one end-to-end test. A step finds a cluster with nodes and nothing else on it, and leaves it so
+// (installOperator cleans up by itself).
 type step struct {
 	name string
 	run  func(*testing.T, *env)

@@ -31,8 +31,8 @@ const (
 	// runtimeImage stands for a person's ROCm image; agentImage and managerImage are the product's.
 	runtimeImage = "rocm-sim:dev"
 	nodeCount    = 3
-	// shortDeadline is for a command or a change that takes seconds on a quiet machine; runDeadline for a run with its pods. A
-	// machine with two processors and much else to do needs a multiple.
+	// shortDeadline is for a command or a change that takes seconds on a quiet machine; runDeadline for a run with its
+	// pods. A machine with two processors and much else to do needs a multiple.
 	shortDeadline = 2 * time.Minute
 	runDeadline   = 15 * time.Minute
 	pollInterval  = 500 * time.Millisecond
@@ -148,8 +148,8 @@ func eventually(t *testing.T, deadline time.Duration, what string, ask func(cont
 	}
 }
 
-// installOperator installs the chart as the quickstart does, with more values, and waits until the managers are available. What
-// it installed is removed when the step ends, the CRDs and so all groups as well.
+// installOperator installs the chart as the quickstart does, with more values, and waits until the managers are
+// available. What it installed is removed when the step ends, the CRDs and so all groups as well.
 func (e *env) installOperator(t *testing.T, values ...string) {
 	t.Helper()
 	args := []string{"install", releaseName, chartPath, "--namespace", operatorNamespace, "--create-namespace", "--wait", "--timeout", "2m",

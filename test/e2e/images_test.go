@@ -36,8 +36,8 @@ spec:
   benchmark: {variants: [Baseline], collectives: [AllReduce], minSizeBytes: 1048576, maxSizeBytes: 1048576, warmupIterations: 1, iterations: 3}
 `
 
-// testImages installs as a site without internet does: its own registry's name before each image, and the nodes reach no
-// registry at all. A pod that needed any other image would not start.
+// testImages installs as a site without internet does: its own registry's name before each image, and the nodes reach
+// no registry at all. A pod that needed any other image would not start.
 func testImages(t *testing.T, e *env) {
 	e.loadMirror(t)
 	const values = "global.imageRegistry=" + mirror + ",manager.image.tag=v9,agent.image.tag=v9,global.imagePullSecrets[0].name=mirror"

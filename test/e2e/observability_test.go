@@ -36,8 +36,8 @@ spec:
   publish: {simulated: Allow}
 `
 
-// testObservability scrapes the managers and the monitors by their pods' addresses with a real Prometheus, and evaluates every dashboard
-// and rule. With the group its series go.
+// testObservability scrapes the managers and the monitors by their pods' addresses with a real Prometheus, and
+// evaluates every dashboard and rule. With the group its series go.
 func testObservability(t *testing.T, e *env) {
 	promproof.Program(t)
 	e.installOperator(t)

@@ -9,8 +9,8 @@ import (
 // quickstartMark stands before the README's block of commands that the test runs.
 const quickstartMark = "<!-- quickstart -->"
 
-// quickstart gives the commands of the fenced block that follows the mark in a Markdown text: a line each, with lines that end
-// in a backslash joined to the next. Lines that are empty or only a comment are left out.
+// quickstart gives the commands of the fenced block that follows the mark in a Markdown text: a line each, with lines
+// that end in a backslash joined to the next. Lines that are empty or only a comment are left out.
 func quickstart(markdown string) ([]string, error) {
 	_, rest, found := strings.Cut(markdown, quickstartMark)
 	if !found {

@@ -21,10 +21,12 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
 
-// imageRegistry is what an image's name without a registry means: the nodes were given the product's images by such names.
+// imageRegistry is what an image's name without a registry means: the nodes were given the product's images by such
+// names.
 const imageRegistry = "docker.io/library"
 
-// testQuickstart runs the README's quickstart word for word, as a person's shell would, and then takes all of it away again.
+// testQuickstart runs the README's quickstart word for word, as a person's shell would, and then takes all of it away
+// again.
 func testQuickstart(t *testing.T, e *env) {
 	readme, err := os.ReadFile(filepath.Join(e.Repo, "README.md"))
 	if err != nil {

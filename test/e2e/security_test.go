@@ -35,8 +35,8 @@ spec:
   run: {state: Suspended}
 `
 
-// testSecurity tries what docs/security.md says that cannot be done, with the tokens of pods that really run, and looks at the
-// processes themselves.
+// testSecurity tries what docs/security.md says that cannot be done, with the tokens of pods that really run, and looks
+// at the processes themselves.
 func testSecurity(t *testing.T, e *env) {
 	e.installOperator(t)
 	e.apply(t, guardedGroup)

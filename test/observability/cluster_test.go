@@ -21,9 +21,9 @@ var (
 	rulesFile        = filepath.Join(testenv.Root(), "dashboards", "prometheus", "rules.yaml")
 )
 
-// TestCluster evaluates every dashboard and rule with a real Prometheus that scrapes the real operator of a running cluster: the demo's,
-// by `make test-demo`, whose kubeconfig COMMGROUP_CLUSTER names. COMMGROUP_ALERTS are the alerts, with
-// commas between them, that must be raised there since a member is broken; without it, none may be.
+// TestCluster evaluates every dashboard and rule with a real Prometheus that scrapes the real operator of a running
+// cluster: the demo's, by `make test-demo`, whose kubeconfig COMMGROUP_CLUSTER names. COMMGROUP_ALERTS are the alerts,
+// with commas between them, that must be raised there since a member is broken; without it, none may be.
 func TestCluster(t *testing.T) {
 	kubeconfig := os.Getenv("COMMGROUP_CLUSTER")
 	if kubeconfig == "" {

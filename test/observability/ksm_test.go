@@ -62,8 +62,8 @@ type ksmValues struct {
 	ValueFrom      []string
 }
 
-// TestKubeStateMetrics holds what the real kube-state-metrics makes of the generated configuration, with the rights that the
-// documentation gives it, against the objects.
+// TestKubeStateMetrics holds what the real kube-state-metrics makes of the generated configuration, with the rights
+// that the documentation gives it, against the objects.
 func TestKubeStateMetrics(t *testing.T) {
 	program := ksmProgram(t)
 	config := filepath.Join(testenv.Root(), "dashboards", "kube-state-metrics", "config.yaml")

@@ -136,12 +136,14 @@ func agent(t *testing.T, node string, change func(*nodetree.Node)) *agentmetrics
 	return r
 }
 
-// ofARunningManager are panels that show controller-runtime's own metrics, which only a manager at work has: TestCluster has them.
+// ofARunningManager are panels that show controller-runtime's own metrics, which only a manager at work has:
+// TestCluster has them.
 var ofARunningManager = map[string]string{
 	"CommGroup - fleet/Reconciles a second": "controller-runtime", "CommGroup - fleet/Groups that wait to be reconciled": "controller-runtime",
 }
 
-// watch starts a Prometheus over the group's collector and a monitor's on each of its nodes, of which the first one's is changed.
+// watch starts a Prometheus over the group's collector and a monitor's on each of its nodes, of which the first one's
+// is changed.
 func watch(t *testing.T, s *stored, change func(*nodetree.Node)) *promproof.Server {
 	t.Helper()
 	promproof.Program(t)
@@ -161,7 +163,8 @@ func watch(t *testing.T, s *stored, change func(*nodetree.Node)) *promproof.Serv
 	return server
 }
 
-// Each panel has data from what a demo left, but for those that name what is wrong, and each rule can be evaluated; nothing is wrong there, and no alert is raised.
+// Each panel has data from what a demo left, but for those that name what is wrong, and each rule can be evaluated;
+// nothing is wrong there, and no alert is raised.
 func TestGoodGroup(t *testing.T) {
 	server := watch(t, demo(t), func(*nodetree.Node) {})
 	server.Dashboards(dashboardsFolder, ofARunningManager)

@@ -1,4 +1,5 @@
-// Package scripts tests what shell scripts of hack do to the machine, with programs of its own in the place of the machine's.
+// Package scripts tests what shell scripts of hack do to the machine, with programs of its own in the place of the
+// machine's.
 package scripts
 
 import (
@@ -91,8 +92,8 @@ func asked(t *testing.T, root string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// TestOnlyWhatIsMissingIsInstalled: a package that is named beside the missing ones can make apt remove what a person has, as
-// Debian's containerd does with Docker's.
+// TestOnlyWhatIsMissingIsInstalled: a package that is named beside the missing ones can make apt remove what a person
+// has, as Debian's containerd does with Docker's.
 func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 	needs := []string{"containerd", "ctr", "runc", "buildah", "ip", "iptables", "conntrack", "promtool", "prometheus"}
 	for _, c := range []struct {
@@ -125,8 +126,8 @@ func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 	}
 }
 
-// TestNothingIsRemovedAndNoServiceStarts: the one script that installs packages lets apt remove none, and takes its guard
-// against services away.
+// TestNothingIsRemovedAndNoServiceStarts: the one script that installs packages lets apt remove none, and takes its
+// guard against services away.
 func TestNothingIsRemovedAndNoServiceStarts(t *testing.T) {
 	root := sandbox(t, []string{"hack/apt.sh"}, nil)
 	program(t, filepath.Join(root, "path", "apt-get"), `[ -x `+root+`/policy-rc.d ] && guard=guarded; echo "$guard $@" >>`+root+"/asked; [ $1 != install ] || exit 100")

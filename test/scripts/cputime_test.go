@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCPUTimeOfTests: hack/cputime.sh starts what go test gives it, in its folder, and notes the time of its children, too.
+// TestCPUTimeOfTests: hack/cputime.sh starts what go test gives it, in its folder, and notes the time of its children,
+// too.
 func TestCPUTimeOfTests(t *testing.T) {
 	root := sandbox(t, []string{"hack/cputime.sh"}, nil)
 	tools(t, root, "readlink", "awk", "sort")

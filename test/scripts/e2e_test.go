@@ -19,8 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
 
-// e2eSandbox is a checkout in which everything that hack/e2e.sh calls is a program of one line; the cluster's writes down what it
-// was called with, and makes and removes its folder.
+// e2eSandbox is a checkout in which everything that hack/e2e.sh calls is a program of one line; the cluster's writes
+// down what it was called with, and makes and removes its folder.
 func e2eSandbox(t *testing.T, check, images string) string {
 	t.Helper()
 	root := sandbox(t, []string{"hack/e2e.sh"}, []string{"containerd", "ctr", "runc", "buildah", "ip", "iptables", "conntrack", "promtool", "prometheus", "go", "make"})
@@ -54,8 +54,8 @@ func calls(t *testing.T, root string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestSkipIsForWhatTheMachineCannotDo: what is left of an earlier run is ended first, and what cannot be ended, or is another
-// cluster's, is a failure; else `make test` is green for ever without any such test.
+// TestSkipIsForWhatTheMachineCannotDo: what is left of an earlier run is ended first, and what cannot be ended, or is
+// another cluster's, is a failure; else `make test` is green for ever without any such test.
 func TestSkipIsForWhatTheMachineCannotDo(t *testing.T) {
 	for _, c := range []struct {
 		name, check, left string

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// fakeAgent stands for agent bench with two ranks: its report, its exit code and its time are what the case says, without a
-// fault and once a rank was killed or stopped. Its ranks are processes called rank.
+// fakeAgent stands for agent bench with two ranks: its report, its exit code and its time are what the case says,
+// without a fault and once a rank was killed or stopped. Its ranks are processes called rank.
 const fakeAgent = `#!/usr/bin/env bash
 for word; do if [ "$previous" = --iterations ]; then iterations=$word; fi; previous=$word; done
 echo "$iterations" >>ROOT/iterations
@@ -29,8 +29,8 @@ printf '{\n  "kind": "WITHOUT",\n}\n'
 exit CODE
 `
 
-// TestFaults: the check of deaths and hangs on a GPU machine passes only where a run without a fault passes, and a fault is
-// reported as what it is.
+// TestFaults: the check of deaths and hangs on a GPU machine passes only where a run without a fault passes, and a
+// fault is reported as what it is.
 func TestFaults(t *testing.T) {
 	type fakes struct{ call, calibration, control, killed, stopped, without, code string }
 	good := fakes{call: "2000000", calibration: "0", control: "4", killed: "Died 1", stopped: "Hung 1", code: "0"}

@@ -35,7 +35,8 @@ type specError struct{ err error }
 func (e *specError) Error() string { return e.err.Error() }
 func (e *specError) Unwrap() error { return e.err }
 
-// describe turns an error into what the parent is told, which knows the node and the rank: the code by the error's type.
+// describe turns an error into what the parent is told, which knows the node and the rank: the code by the error's
+// type.
 func describe(step string, err error) *rank.Error {
 	e := &rank.Error{Code: code(step, err), Step: step, Message: err.Error()}
 	if deadline := (*engine.DeadlineError)(nil); e.Code == rank.CodeRankHung && errors.As(err, &deadline) {

@@ -90,7 +90,8 @@ func TestHungRankIsReportedWithItsStep(t *testing.T) {
 	}
 }
 
-// A communicator that never forms ends at its deadline: blocking, the watchdog speaks for the rank; non-blocking, the engine.
+// A communicator that never forms ends at its deadline: blocking, the watchdog speaks for the rank; non-blocking, the
+// engine.
 func TestInitDeadline(t *testing.T) {
 	var stale []byte
 	{

@@ -91,8 +91,8 @@ func (g *group) of(at int, kind rank.EventKind) []rank.Event {
 	return all
 }
 
-// run starts every rank, hands the unique id on, and returns when all have ended. stopOnError kills the others after the
-// first error, as a parent does.
+// run starts every rank, hands the unique id on, and returns when all have ended. stopOnError kills the others after
+// the first error, as a parent does.
 func (g *group) run(t testing.TB, stopOnError bool) {
 	t.Helper()
 	dir := simulator(t)

@@ -1,4 +1,5 @@
-// Package worker carries out one rank: it loads the library, joins the communicator, takes its steps and streams events.
+// Package worker carries out one rank: it loads the library, joins the communicator, takes its steps and streams
+// events.
 package worker
 
 import (
@@ -23,8 +24,8 @@ const maxLineBytes = 1 << 20
 // specDeadline bounds the wait for the first line, which carries all other deadlines.
 const specDeadline = time.Minute
 
-// The parent kills the rank at a deadline. What the rank knows is told only if it speaks before: the engine by the whole margin, and the
-// watchdog, which knows less, by a quarter of it.
+// The parent kills the rank at a deadline. What the rank knows is told only if it speaks before: the engine by the
+// whole margin, and the watchdog, which knows less, by a quarter of it.
 func margin(deadline time.Duration) time.Duration { return min(time.Second, deadline/10) }
 
 func engineDeadline(deadline time.Duration) time.Duration { return deadline - margin(deadline) }
@@ -78,8 +79,8 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return ErrFailed
 }
 
-// stuck is the error of a call inside the library that did not come back. The worker's thread is in that call, so that this may
-// look at what it wrote before.
+// stuck is the error of a call inside the library that did not come back. The worker's thread is in that call, so that
+// this may look at what it wrote before.
 func (w *worker) stuck(m missed) error {
 	err := &engine.DeadlineError{Waiting: "a call inside the library", Deadline: m.deadline}
 	if m.step == StepInit && w.lib != nil {

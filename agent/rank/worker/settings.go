@@ -25,8 +25,8 @@ var ownSettings = []string{
 	"NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_TOPO_DUMP_FILE_RANK", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR",
 }
 
-// envTunerFile names a table of algorithms, protocols and channels by size; a file that is not there is no table (rocm-systems
-// projects/rccl csv_tuner.cc, rcclCsvTunerFindConfig).
+// envTunerFile names a table of algorithms, protocols and channels by size; a file that is not there is no table
+// (rocm-systems projects/rccl csv_tuner.cc, rcclCsvTunerFindConfig).
 const envTunerFile = "NCCL_TUNER_CONFIG_FILE"
 
 // ownSettingsHash is the hash of the settings that the library in this process sees.
@@ -38,9 +38,9 @@ func ownSettingsHash(f rcclx.Flavor) string {
 	return settingsHash(f, os.Environ(), home, os.ReadFile)
 }
 
-// settingsHash is over names and values of all settings, from the environment or a configuration file alike. The file is that
-// of NCCL_CONF_FILE, else the one in the home folder, and then the system's; what is set already is not set again
-// (rccl src/misc/param.cc, initEnvFunc).
+// settingsHash is over names and values of all settings, from the environment or a configuration file alike. The file
+// is that of NCCL_CONF_FILE, else the one in the home folder, and then the system's; what is set already is not set
+// again (rccl src/misc/param.cc, initEnvFunc).
 func settingsHash(f rcclx.Flavor, environment []string, home string, readFile func(string) ([]byte, error)) string {
 	settings := map[string]string{}
 	add := func(line string) {

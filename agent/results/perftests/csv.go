@@ -15,17 +15,17 @@ import (
 // csvTail are the values behind the size: type, redop, inPlace, time, algBw, busBw, wrong.
 const csvTail = 7
 
-// Lines of rccl-tests' CSV (-Z csv), which prefixes may stand before. What begins as a record does, and is none, is a part of
-// one: a log's line has a space before its first comma.
+// Lines of rccl-tests' CSV (-Z csv), which prefixes may stand before. What begins as a record does, and is none, is a
+// part of one: a log's line has a space before its first comma.
 var (
 	csvHeader = regexp.MustCompile(`(?i)(?:numCycle, *)?(?:name|collective), *(?:\w+, *)*size, *type, *redop, *inplace, *time,`)
 	csvRecord = regexp.MustCompile(`(?:\d+, *)?"?[A-Za-z]\w*"?(?:, *\d+){2,}, *"?[a-z]\w*"?,`)
 	csvPart   = regexp.MustCompile(`^\s*[^\s,]*,`)
 )
 
-// parseCSV reads rccl-tests' -Z csv. Its header is not trusted: in one version it has a name less than there are values. The
-// values tell themselves: a name, the counts of ranks, the size, a type, and what follows that. None has a comma or a line's
-// end in it.
+// parseCSV reads rccl-tests' -Z csv. Its header is not trusted: in one version it has a name less than there are
+// values. The values tell themselves: a name, the counts of ranks, the size, a type, and what follows that. None has a
+// comma or a line's end in it.
 func parseCSV(data []byte, o Options) ([]results.Report, error) {
 	var x entries
 	var failure *results.Failure

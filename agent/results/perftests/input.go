@@ -43,10 +43,12 @@ func textOf(line []byte) string {
 	return strings.ToValidUTF8(string(line), "?")
 }
 
-// A launcher's prefix is whatever stands before a form of line that only the programs print: no list of launchers is needed
-// for it, and several prefixes may stand one after another. What follows is only for lines that are parts of such a form.
+// A launcher's prefix is whatever stands before a form of line that only the programs print: no list of launchers is
+// needed for it, and several prefixes may stand one after another. What follows is only for lines that are parts of
+// such a form.
 
-// maxPrefixBytes are a pod's and a container's name (253 and 63), a timestamp, and tags of a launcher with a host's name.
+// maxPrefixBytes are a pod's and a container's name (253 and 63), a timestamp, and tags of a launcher with a host's
+// name.
 const maxPrefixBytes = 512
 
 // timestamps change from line to line; the rest of a prefix names the process that printed the line.
@@ -55,7 +57,8 @@ var timestamps = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)
 
 var bracketed = regexp.MustCompile(`\[[^\]]*\]|\([^)]*\)|<[^>]*>`)
 
-// prefixNumbers are parts of a name, as a rank is, or a counter or clock; each with its fraction, before which it carries.
+// prefixNumbers are parts of a name, as a rank is, or a counter or clock; each with its fraction, before which it
+// carries.
 var prefixNumbers = regexp.MustCompile(`\d+(?:\.\d+)*`)
 
 // prefixes are those of an input, without timestamps and numbers, each with what is known of its numbers.
@@ -63,8 +66,8 @@ type prefixes map[string][]prefixNumber
 
 type prefixNumber struct {
 	last []int64
-	// names is whether the number names a process. One that only grows from line to line, as a line's number or a clock does,
-	// names none: lines of processes that print into each other have numbers that fall.
+	// names is whether the number names a process. One that only grows from line to line, as a line's number or a clock
+	// does, names none: lines of processes that print into each other have numbers that fall.
 	names bool
 }
 
@@ -95,8 +98,8 @@ func (x prefixes) see(prefix string, starts bool) {
 	}
 }
 
-// streamOf names the process that printed a line, by its prefix; false where the prefix is more like a log's sentence, to
-// which the program's line is glued.
+// streamOf names the process that printed a line, by its prefix; false where the prefix is more like a log's sentence,
+// to which the program's line is glued.
 func (x prefixes) streamOf(prefix string) (string, bool) {
 	const mostWords = 6 // of two launchers with up to three words each, as syslog has
 	text := timestamps.ReplaceAllString(prefix, "")
@@ -232,8 +235,8 @@ func mayHaveRow(line string) bool {
 	return false
 }
 
-// lines gives each line with its number, and its parts where carriage returns split it, as progress bars do. One of more than so many
-// bytes is empty.
+// lines gives each line with its number, and its parts where carriage returns split it, as progress bars do. One of
+// more than so many bytes is empty.
 func lines(data []byte, most int, take func(number int, text string) error) error {
 	number := 0
 	for line := range bytes.SplitSeq(data, []byte("\n")) {

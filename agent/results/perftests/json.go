@@ -20,8 +20,9 @@ import (
 // jsonHalf of the last digit that the programs print behind the point.
 const jsonHalf = 0.5e-6
 
-// parseJSON reads what rccl-tests' -Z json and nccl-tests' -J write, and agent bench's own reports; several of them may stand
-// one after another. A file that was cut gives what stands before the cut. With an error come the reports before it.
+// parseJSON reads what rccl-tests' -Z json and nccl-tests' -J write, and agent bench's own reports; several of them may
+// stand one after another. A file that was cut gives what stands before the cut. With an error come the reports before
+// it.
 func parseJSON(data []byte, o Options) ([]results.Report, error) {
 	var all []results.Report
 	var loose entries // of a file with one object a line, as rccl-tests wrote until July 2025
@@ -73,8 +74,8 @@ func parseJSON(data []byte, o Options) ([]results.Report, error) {
 // entryLine is how a line of rccl-tests' -Z json begins, or nccl-tests' object (-J), behind a prefix.
 var entryLine = regexp.MustCompile(`(?i)(?:\[ *)?\{ *(?:"numCycle" *: *\d|"(?:name|collective)" *: *"\w+" *, *"(?:nodes|ranks|gpus)" *:|"version" *: *\d+ *, *"start_time" *:)`)
 
-// parseLoggedJSON reads in a log the lines of rccl-tests' -Z json, one a result, and of nccl-tests' -J, one an object; there is neither a
-// report nor an error where it has none.
+// parseLoggedJSON reads in a log the lines of rccl-tests' -Z json, one a result, and of nccl-tests' -J, one an object;
+// there is neither a report nor an error where it has none.
 func parseLoggedJSON(data []byte, o Options) ([]results.Report, error) {
 	data, prefix, logs := withoutLogs(data)
 	if len(data) == 0 {
@@ -90,8 +91,8 @@ func parseLoggedJSON(data []byte, o Options) ([]results.Report, error) {
 	return reports, err
 }
 
-// withoutLogs gives the lines of JSON in a log, without their prefixes: the results, or parts of them, and the brackets around them.
-// There are none in a log without a result.
+// withoutLogs gives the lines of JSON in a log, without their prefixes: the results, or parts of them, and the brackets
+// around them. There are none in a log without a result.
 func withoutLogs(data []byte) (jsonLines []byte, prefix string, logs int) {
 	first := entryLine.FindIndex(data)
 	if first == nil {
@@ -170,8 +171,8 @@ func cutOffJSON(err error, rows int) *results.Failure {
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// rcclEntry is one result of rccl-tests' -Z json or -Z csv (Reporter::addResult, src/common.cu). Names of fields are compared
-// without case, as older builds write them small.
+// rcclEntry is one result of rccl-tests' -Z json or -Z csv (Reporter::addResult, src/common.cu). Names of fields are
+// compared without case, as older builds write them small.
 type rcclEntry struct {
 	Cycle      int    `json:"numCycle"`
 	Name       string `json:"name"`
@@ -195,8 +196,8 @@ type rcclEntry struct {
 	half         [3]float64      // of the last digits of time and bandwidths; zero means jsonHalf
 }
 
-// communicatorRanks are the ranks that the bus bandwidth speaks of. Newer builds may count ranks of a node where older ones
-// count those of the communicator; the ratio of the two bandwidths decides.
+// communicatorRanks are the ranks that the bus bandwidth speaks of. Newer builds may count ranks of a node where older
+// ones count those of the communicator; the ratio of the two bandwidths decides.
 func (e rcclEntry) communicatorRanks(c rcclx.Collective) int {
 	if e.GPUs > 0 {
 		return e.GPUs

@@ -12,13 +12,13 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// ownMark is what only reports of this form have: their source, and a result's field. Within a string the quotes would be
-// escaped.
+// ownMark is what only reports of this form have: their source, and a result's field. Within a string the quotes would
+// be escaped.
 var ownMark = regexp.MustCompile(`"source"\s*:\s*"(agent bench|rccl-tests|nccl-tests)"|"countElements"\s*:`)
 
-// parseOwn reads a report of agent bench or agent import, or a list of them, piece by piece: of one that is cut or damaged
-// all that is whole is kept, and the report's failure says what is not and where. first is the byte that data begins at in
-// the file.
+// parseOwn reads a report of agent bench or agent import, or a list of them, piece by piece: of one that is cut or
+// damaged all that is whole is kept, and the report's failure says what is not and where. first is the byte that data
+// begins at in the file.
 func parseOwn(data []byte, first int64) ([]results.Report, error) {
 	x := ownReader{d: json.NewDecoder(bytes.NewReader(data)), data: data, first: first}
 	open, err := x.d.Token()

@@ -1,8 +1,8 @@
 // Package perftests reads what rccl-tests and nccl-tests print, as text and as JSON, into the form of package results.
 //
 // Formats, as their code writes them: nccl-tests src/util.cu (2.13 to 2.19; before 2.17.6 src/common.cu), rccl-tests
-// src/common.cu (ROCm/rccl-tests, and the newer tree at torchcomms comms/rcclx/develop/projects/rccl-tests, which has the
-// flags -M, -x and -Z).
+// src/common.cu (ROCm/rccl-tests, and the newer tree at torchcomms comms/rcclx/develop/projects/rccl-tests, which has
+// the flags -M, -x and -Z).
 package perftests
 
 import (
@@ -22,7 +22,8 @@ import (
 // Format of an input.
 type Format string
 
-// The formats. Auto takes what begins with a bracket or brace for JSON, and what has the columns of rccl-tests' CSV for CSV.
+// The formats. Auto takes what begins with a bracket or brace for JSON, and what has the columns of rccl-tests' CSV for
+// CSV.
 const (
 	Auto Format = "auto"
 	Text Format = "text"
@@ -50,8 +51,8 @@ type Options struct {
 const maxInputBytes = 256 << 20
 
 // Parse reads one input, called name in reports and errors. Each run in it gives a report; a run that was cut off has a
-// failure and what it printed before. What is left out, and why, stands in a report's warnings. The error is for an input
-// that holds no run at all, or, beside the reports, for what follows them and is none.
+// failure and what it printed before. What is left out, and why, stands in a report's warnings. The error is for an
+// input that holds no run at all, or, beside the reports, for what follows them and is none.
 func Parse(name string, r io.Reader, o Options) ([]results.Report, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxInputBytes+1))
 	if err != nil {
@@ -321,8 +322,8 @@ func (u *run) checkBus(r *results.Result, x row) {
 	r.BusBandwidthMBps, r.MeanBusBandwidthMBps = x.bus.mbps(), x.bus.mbps()
 }
 
-// checkedElements are those that the program compares: the result of every rank (TestCheckData, src/common.cu). Where the
-// ranks are not known it is one rank's.
+// checkedElements are those that the program compares: the result of every rank (TestCheckData, src/common.cu). Where
+// the ranks are not known it is one rank's.
 func checkedElements(r results.Result, ranks int) int64 {
 	shape, err := rcclx.ShapeOfCount(r.Collective, r.Datatype, r.CountElements, max(ranks, 1))
 	if err != nil {
@@ -404,7 +405,8 @@ func (u *run) counted(number, word string) {
 	}
 }
 
-// wantCounter fails a run whose data the program compared, where its counter, printed by a name at its end, was not read.
+// wantCounter fails a run whose data the program compared, where its counter, printed by a name at its end, was not
+// read.
 func (u *run) wantCounter(name string, damagedRows int) {
 	if u.counters > 0 || !u.compared && damagedRows == 0 {
 		return

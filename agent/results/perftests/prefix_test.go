@@ -155,7 +155,8 @@ func TestLoggedJSONAndCSV(t *testing.T) {
 	}
 }
 
-// TestLoggedObject: nccl-tests' -J writes one line, however many sizes it measured; launchers and logs come before and between.
+// TestLoggedObject: nccl-tests' -J writes one line, however many sizes it measured; launchers and logs come before and
+// between.
 func TestLoggedObject(t *testing.T) {
 	data, err := os.ReadFile("../testdata/nccl-tests-2.19.6-all_reduce.json")
 	if err != nil {

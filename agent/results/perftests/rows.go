@@ -91,8 +91,8 @@ func isOperation(word string) bool {
 	return known || word == "none" || word == "mulsum"
 }
 
-// gluedLog says whether what follows a number is the beginning of another process's line: a host's name. One that begins
-// with a digit cannot be told from the number, which is then left alone.
+// gluedLog says whether what follows a number is the beginning of another process's line: a host's name. One that
+// begins with a digit cannot be told from the number, which is then left alone.
 func gluedLog(rest string) bool {
 	c := rest[0]
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '['

@@ -31,7 +31,8 @@ var (
 	iterations = regexp.MustCompile(`(?:warmup iters|warmupIters): \d+ iters: (\d+)(?: agg iters: (\d+))?`)
 	headers    = regexp.MustCompile(`-headers=(\d+)`)
 	library    = regexp.MustCompile(`-library=(\d+)`)
-	// libraryVersion and rcclPath are the library's own words at NCCL_DEBUG=VERSION and up (rccl src/init.cc, nccl src/init.cc).
+	// libraryVersion and rcclPath are the library's own words at NCCL_DEBUG=VERSION and up (rccl src/init.cc, nccl
+	// src/init.cc).
 	libraryVersion = regexp.MustCompile(`\b([RN])CCL version\s*:?\s*(\d+)\.(\d+)\.(\d+)`)
 	rcclPath       = regexp.MustCompile(`\bLibrccl path\s*: (\S+)`)
 	// programName is a program's name in a command line, for outputs that do not name themselves.
@@ -44,7 +45,8 @@ var (
 var crashWords = []string{"Test NCCL failure", "Test CUDA failure", "Test HIP failure", "Test failure", "NCCL WARN", "BAD TERMINATION",
 	"Segmentation fault", "Bus error", "srun: error", "mpirun noticed", "[ERROR]", "Invalid number of GPUs"}
 
-// submatch is what re finds in a text that has the mark in it: most lines of a debug log have none, and the expression is dear.
+// submatch is what re finds in a text that has the mark in it: most lines of a debug log have none, and the expression
+// is dear.
 func submatch(re *regexp.Regexp, mark, text string) []string {
 	if !strings.Contains(text, mark) {
 		return nil
@@ -243,8 +245,8 @@ func (p *textParser) take(text string) error {
 	}
 	starts := f.starts()
 	u := p.at(f.prefix, starts)
-	// A form that the run has had begins the next one. The same line twice at the start may be two processes that print into one
-	// output: what follows decides.
+	// A form that the run has had begins the next one. The same line twice at the start may be two processes that print
+	// into one output: what follows decides.
 	var err error
 	s, seen := u.started[f.form]
 	switch {
@@ -371,8 +373,8 @@ func (u *run) setLibrary(code int) {
 	}
 }
 
-// copies are the processes that printed into one output, each as if alone: more than one where a rank is listed twice, or
-// the summary.
+// copies are the processes that printed into one output, each as if alone: more than one where a rank is listed twice,
+// or the summary.
 func (u *textRun) copies() int {
 	n := u.counters
 	for _, pids := range u.pids {
@@ -464,7 +466,8 @@ func defaultBlocks(n int) []rcclx.Placement {
 	return []rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace}[:min(max(n, 0), 2)]
 }
 
-// finishText ends the run's report with what only the text knows. Before it comes a report for each start that got nowhere.
+// finishText ends the run's report with what only the text knows. Before it comes a report for each start that got
+// nowhere.
 func (u *textRun) finishText(p *textParser) []results.Report {
 	switch {
 	case u.program != "" || p.options.Collective != "" || u.rows == 0:

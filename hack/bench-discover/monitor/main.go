@@ -1,5 +1,5 @@
-// Command monitor measures what agent monitor costs a node at rest: processor time and memory of the real process, against a
-// real etcd and kube-apiserver, on simulated nodes of 8 and of 64 devices. `make bench-monitor` runs it.
+// Command monitor measures what agent monitor costs a node at rest: processor time and memory of the real process,
+// against a real etcd and kube-apiserver, on simulated nodes of 8 and of 64 devices. `make bench-monitor` runs it.
 package main
 
 import (

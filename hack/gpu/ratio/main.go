@@ -1,5 +1,5 @@
-// Command ratio holds several runs of agent bench against several of rccl-tests or nccl-tests (read by agent import) that
-// were taken in turns on one machine, and prints ours over theirs for each measurement.
+// Command ratio holds several runs of agent bench against several of rccl-tests or nccl-tests (read by agent import)
+// that were taken in turns on one machine, and prints ours over theirs for each measurement.
 package main
 
 import (

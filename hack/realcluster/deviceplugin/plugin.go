@@ -56,8 +56,8 @@ type Plugin struct {
 // New makes a plugin.
 func New(c Config) *Plugin { return &Plugin{config: c} }
 
-// Run serves until the context ends. It registers whenever a kubelet's socket is new: a kubelet that restarts removes all
-// plugins' sockets, and expects them to come back.
+// Run serves until the context ends. It registers whenever a kubelet's socket is new: a kubelet that restarts removes
+// all plugins' sockets, and expects them to come back.
 func (p *Plugin) Run(ctx context.Context) error {
 	if err := os.MkdirAll(p.config.Dir, 0o750); err != nil {
 		return err

@@ -14,8 +14,9 @@ import (
 
 const (
 	cgroupDeadline = 20 * time.Second
-	// nodeWeight is a node's share of processor time, in the unit of cpu.shares: as much as eight processes of the machine, since
-	// so many ranks run on a node. One group would have the share of one process, and starve on a machine with other work.
+	// nodeWeight is a node's share of processor time, in the unit of cpu.shares: as much as eight processes of the
+	// machine, since so many ranks run on a node. One group would have the share of one process, and starve on a machine
+	// with other work.
 	nodeWeight = 8 * 1024
 	// unifiedWeight is the same in version 2, whose default is 100.
 	unifiedWeight = 800

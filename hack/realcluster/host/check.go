@@ -20,7 +20,8 @@ var programs = []struct{ name, debian string }{
 // InTheWayError is a reason that says nothing about the machine: another cluster runs on it, or one was not ended.
 type InTheWayError struct{ error }
 
-// Check says why this machine cannot run the cluster: nil where it can. It tries what it can try without leaving anything.
+// Check says why this machine cannot run the cluster: nil where it can. It tries what it can try without leaving
+// anything.
 func Check(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("it needs root: containerd, network namespaces and mounts")
@@ -96,7 +97,8 @@ func checkGroups(all []Hierarchy) error {
 	return nil
 }
 
-// bridgeFilter says whether frames over a bridge go through the machine's own rules for packets; without the file they do not.
+// bridgeFilter says whether frames over a bridge go through the machine's own rules for packets; without the file they
+// do not.
 const bridgeFilter = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 
 // checkForward says that the nodes could not reach each other: their frames cross a bridge of the machine.
@@ -117,8 +119,8 @@ func checkForward(ctx context.Context) error {
 	return nil
 }
 
-// forwardRefuses says why frames between nodes would be dropped, from the setting above and the rules as iptables prints them.
-// Docker sets such a policy.
+// forwardRefuses says why frames between nodes would be dropped, from the setting above and the rules as iptables
+// prints them. Docker sets such a policy.
 func forwardRefuses(filter, rules string) string {
 	if trimLine(filter) != "1" {
 		return ""

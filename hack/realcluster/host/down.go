@@ -16,8 +16,8 @@ import (
 // nodeGrace is what a node's first process gets to end by itself; all else of the node ends with it.
 const nodeGrace = 3 * time.Second
 
-// Down ends and removes what the plan in the state directory names, then the control plane and the directory. It can be called
-// again after a failure, and a directory that is not there is no error.
+// Down ends and removes what the plan in the state directory names, then the control plane and the directory. It can be
+// called again after a failure, and a directory that is not there is no error.
 func Down(ctx context.Context, state cluster.State, log func(format string, args ...any)) error {
 	plan, err := LoadPlan(state)
 	switch {

@@ -22,7 +22,8 @@ func testPlan() Plan {
 	}}
 }
 
-// TestDownRemovesWhatWasMade makes what a cluster makes on the machine, stopping at various points as a crash would, and ends it.
+// TestDownRemovesWhatWasMade makes what a cluster makes on the machine, stopping at various points as a crash would,
+// and ends it.
 func TestDownRemovesWhatWasMade(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making bridges, namespaces and control groups needs root")

@@ -133,8 +133,8 @@ func plugIn(ctx context.Context, p Plan, n NodePlan, pid int) error {
 		[]string{"route", "add", n.PodSubnet.String(), "via", n.IP.String()})
 }
 
-// removeNetwork removes the bridge, which takes the routes along, and cables whose node's end is not gone yet. A bridge that
-// another cluster made stays.
+// removeNetwork removes the bridge, which takes the routes along, and cables whose node's end is not gone yet. A bridge
+// that another cluster made stays.
 func removeNetwork(ctx context.Context, state cluster.State, p Plan) error {
 	mark, err := bridgeAlias(p.Bridge)
 	switch {

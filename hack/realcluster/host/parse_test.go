@@ -37,7 +37,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestForwardPolicyThatSeparatesNodesIsNamed: else the cluster comes up, and a run over its nodes waits until its deadline.
+// TestForwardPolicyThatSeparatesNodesIsNamed: else the cluster comes up, and a run over its nodes waits until its
+// deadline.
 func TestForwardPolicyThatSeparatesNodesIsNamed(t *testing.T) {
 	const docker = "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n-A FORWARD -i docker0 -o docker0 -j ACCEPT\n"
 	for _, c := range []struct{ name, filter, rules, want string }{

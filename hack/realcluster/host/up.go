@@ -49,7 +49,8 @@ type Options struct {
 	Log        func(format string, args ...any)
 }
 
-// Up starts the control plane and the nodes, gives them their images, and waits until every node is ready with its GPUs.
+// Up starts the control plane and the nodes, gives them their images, and waits until every node is ready with its
+// GPUs.
 func Up(ctx context.Context, o Options) error {
 	plan, err := NewPlan(o.Nodes)
 	if err != nil {
@@ -293,7 +294,8 @@ func containerdOf(r procs.Record) string {
 	return fmt.Sprintf("/proc/%d/root%s", r.PID, realnode.ContainerdSocket)
 }
 
-// markNodes labels the nodes as their discovery would, says that their hardware is simulated, and waits until each is ready.
+// markNodes labels the nodes as their discovery would, says that their hardware is simulated, and waits until each is
+// ready.
 func markNodes(ctx context.Context, o Options, plan Plan) error {
 	config, err := clientcmd.BuildConfigFromFlags("", o.State.Kubeconfig())
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package realnode is what runs inside a real node of the cluster: the first process of its own network, mount, process and
-// host-name namespaces. It makes the node's file system, in which the hardware is simulated, and starts containerd, the
-// kubelet, kube-proxy and the device plugin. When it ends, the kernel ends all of that with it.
+// Package realnode is what runs inside a real node of the cluster: the first process of its own network, mount, process
+// and host-name namespaces. It makes the node's file system, in which the hardware is simulated, and starts containerd,
+// the kubelet, kube-proxy and the device plugin. When it ends, the kernel ends all of that with it.
 package realnode
 
 import (

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNodeChangesNoKernelSettingOfTheMachine: a kubelet makes the machine reboot itself on an oops, which outlives the cluster.
+// TestNodeChangesNoKernelSettingOfTheMachine: a kubelet makes the machine reboot itself on an oops, which outlives the
+// cluster.
 func TestNodeChangesNoKernelSettingOfTheMachine(t *testing.T) {
 	if dir := os.Getenv("REALNODE_TEST_ROOT"); dir != "" {
 		changeSettings(t, dir)

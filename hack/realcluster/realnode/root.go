@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeRoot puts the node's root together and makes it this process's: the machine's programs read-only, own /var, /run and
-// /tmp, the simulated /sys and /opt. Nothing else of the machine's files can be reached from the node afterwards. The process
-// must be in a mount namespace of its own.
+// MakeRoot puts the node's root together and makes it this process's: the machine's programs read-only, own /var, /run
+// and /tmp, the simulated /sys and /opt. Nothing else of the machine's files can be reached from the node afterwards.
+// The process must be in a mount namespace of its own.
 func MakeRoot(c Config) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the node's mounts private: %w", err)

@@ -148,8 +148,9 @@ const (
 	visibleVariable = "HIP_VISIBLE_DEVICES"
 )
 
-// containerSpec changes containerd's default for this node: a container sees the node's /sys, where real nodes' containers see
-// their kernel's, and is told that the hardware is simulated. So nothing on such a node takes it for real.
+// containerSpec changes containerd's default for this node: a container sees the node's /sys, where real nodes'
+// containers see their kernel's, and is told that the hardware is simulated. So nothing on such a node takes it for
+// real.
 func containerSpec(defaults []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(defaults, &spec); err != nil {

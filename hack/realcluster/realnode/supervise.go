@@ -27,8 +27,8 @@ const (
 	pollInterval       = 50 * time.Millisecond
 )
 
-// Run is a node's first process. It ends when one of its services ends, or at SIGTERM; the kernel then ends everything that it
-// started, and its mounts and network go, too.
+// Run is a node's first process. It ends when one of its services ends, or at SIGTERM; the kernel then ends everything
+// that it started, and its mounts and network go, too.
 func Run(ctx context.Context, c Config, log *slog.Logger) error {
 	if os.Getpid() != 1 {
 		return errors.New("this is started by `realcluster up` as the first process of a node, not by hand")
@@ -86,8 +86,8 @@ func deviceIDs(gpus int) []string {
 	return ids
 }
 
-// allocation is what a container with GPUs gets beyond what every container of the node has. A container with all GPUs has no
-// variable that masks some: the library's DDA does not take one.
+// allocation is what a container with GPUs gets beyond what every container of the node has. A container with all GPUs
+// has no variable that masks some: the library's DDA does not take one.
 func allocation(ids []string, gpus int) deviceplugin.Allocation {
 	a := deviceplugin.Allocation{
 		Env:    map[string]string{fabricVariable: containerFabric},

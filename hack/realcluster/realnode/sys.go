@@ -22,8 +22,9 @@ type sysOp struct {
 	File bool
 }
 
-// planSys says what of the machine's /sys a node shows beside its tree: all that the tree has no part of, down to a depth.
-// Of what both have, the simulated one is shown alone, so that no file of the machine's own devices mixes with it.
+// planSys says what of the machine's /sys a node shows beside its tree: all that the tree has no part of, down to a
+// depth. Of what both have, the simulated one is shown alone, so that no file of the machine's own devices mixes with
+// it.
 func planSys(tree, machine fs.FS) ([]sysOp, error) {
 	var ops []sysOp
 	return ops, planDir(tree, machine, ".", 0, &ops)
@@ -57,8 +58,8 @@ func planDir(tree, machine fs.FS, dir string, depth int, ops *[]sysOp) error {
 	return nil
 }
 
-// prepareSys makes the links and the mount points of a plan in the node's tree. Parts from an earlier start are taken as they
-// are. What is returned is to be mounted.
+// prepareSys makes the links and the mount points of a plan in the node's tree. Parts from an earlier start are taken
+// as they are. What is returned is to be mounted.
 func prepareSys(tree string, ops []sysOp) (mounts []string, err error) {
 	for _, op := range ops {
 		at := filepath.Join(tree, op.Path)

@@ -43,8 +43,8 @@ const apiServerPort = 6443
 
 // Options of a control plane.
 type Options struct {
-	// Address that the API server listens on, where real nodes and pods reach it. Unset means a loopback address, which only
-	// processes of this machine's own network reach and which no Endpoints object may hold.
+	// Address that the API server listens on, where real nodes and pods reach it. Unset means a loopback address, which
+	// only processes of this machine's own network reach and which no Endpoints object may hold.
 	Address net.IP
 	// Claimed says that the caller made the state directory by State.Claim.
 	Claimed bool
@@ -163,8 +163,8 @@ func issueAll(dir string, o Options) (*PKI, error) {
 	return pki, pki.SigningKey("service-account")
 }
 
-// AddNodeIdentity issues a node's own client certificate and kubeconfig: user system:node:NAME in group system:nodes, as
-// the Node authorizer and NodeRestriction expect it. The certificate also serves the node's log endpoint.
+// AddNodeIdentity issues a node's own client certificate and kubeconfig: user system:node:NAME in group system:nodes,
+// as the Node authorizer and NodeRestriction expect it. The certificate also serves the node's log endpoint.
 func (cp *ControlPlane) AddNodeIdentity(node string, ip net.IP, kubeconfig string) error {
 	name := "node-" + node
 	id := Identity{CN: "system:node:" + node, Organizations: []string{"system:nodes"}, IPs: []net.IP{ip}, DNSNames: []string{node}}
@@ -271,7 +271,8 @@ func (cp *ControlPlane) StartNodes(ctx context.Context, executable string) error
 	})
 }
 
-// Down ends exactly what was started from the state directory and removes it. A directory that is not there is no error.
+// Down ends exactly what was started from the state directory and removes it. A directory that is not there is no
+// error.
 func Down(state State, log func(format string, args ...any)) error {
 	if _, err := os.Stat(state.Dir); os.IsNotExist(err) {
 		return nil

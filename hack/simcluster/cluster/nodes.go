@@ -27,9 +27,9 @@ type NodeSpec struct {
 // NodeRoot is where a node's tree lies in the state directory.
 func (s State) NodeRoot(node string) string { return s.Path("nodes", node, "root") }
 
-// loopbackNet chooses the second number of the cluster's addresses, 127.N.0.0/16. It follows from the state directory, so
-// that it is the same each time, and skips those that something listens on: two clusters must not share addresses, since
-// their pods listen on the same ports. sockets is /proc/net/tcp.
+// loopbackNet chooses the second number of the cluster's addresses, 127.N.0.0/16. It follows from the state directory,
+// so that it is the same each time, and skips those that something listens on: two clusters must not share addresses,
+// since their pods listen on the same ports. sockets is /proc/net/tcp.
 func loopbackNet(dir, sockets string) byte {
 	used := map[byte]bool{}
 	for line := range strings.Lines(sockets) {

@@ -1,4 +1,5 @@
-// Package command has what the commands of simcluster and realcluster share: the state directory, its lock, and saying what runs.
+// Package command has what the commands of simcluster and realcluster share: the state directory, its lock, and saying
+// what runs.
 package command
 
 import (
@@ -38,7 +39,8 @@ func StateFlag(cmd *cobra.Command, usual string) *string {
 	return cmd.Flags().String("state-dir", usual, "directory that holds everything of this cluster")
 }
 
-// Locked runs f while no other command works on the state directory. A lock without a state directory protects nothing: it is removed.
+// Locked runs f while no other command works on the state directory. A lock without a state directory protects nothing:
+// it is removed.
 func Locked(dir string, f func(cluster.State) error) error {
 	state, err := cluster.NewState(dir)
 	if err != nil {

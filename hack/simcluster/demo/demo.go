@@ -187,8 +187,8 @@ func (d *demo) connect() error {
 	return err
 }
 
-// writeImages lays out what stands for the images of the Dockerfile and for the runtime image. Copies, not links: a later
-// build must not change what runs.
+// writeImages lays out what stands for the images of the Dockerfile and for the runtime image. Copies, not links: a
+// later build must not change what runs.
 func (d *demo) writeImages() (simnode.Images, error) {
 	manager, agent, rocm := d.State.Path("images", "commgroup-manager"), d.State.Path("images", "commgroup-agent"), d.State.Path("images", "rocm-sim")
 	for name, dir := range map[string]string{"manager": manager, "agent": agent, "rank": agent} {

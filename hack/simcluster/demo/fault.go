@@ -45,8 +45,8 @@ type Fault struct {
 	Incompatible bool
 	// Problem is the reason of the culprit that the monitor's facts give, where the fault is found in them while it runs.
 	Problem string
-	// Change makes the fault after the group has become Ready: it changes what the node's tree is made from. Such a fault is
-	// judged by JudgeChange.
+	// Change makes the fault after the group has become Ready: it changes what the node's tree is made from. Such a fault
+	// is judged by JudgeChange.
 	Change func(*nodetree.Node)
 }
 
@@ -98,8 +98,8 @@ func FaultNames(span bool) string {
 	return strings.Join(names, ", ")
 }
 
-// FindFaults looks up what FAULT= names: one fault that is there from the start, or one or more, with commas between, that
-// come one after the other once the group is Ready. The empty name is none. span: with SPAN=group.
+// FindFaults looks up what FAULT= names: one fault that is there from the start, or one or more, with commas between,
+// that come one after the other once the group is Ready. The empty name is none. span: with SPAN=group.
 func FindFaults(names string, span bool) (fault *Fault, changes []*Fault, err error) {
 	if names == "" {
 		return nil, nil, nil

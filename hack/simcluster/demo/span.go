@@ -77,7 +77,8 @@ func unmeasured(group *state.Group) string {
 	return ""
 }
 
-// judgeSpan: the culprit is named with its kind, nothing that is healthy is blamed, and the group without it was measured.
+// judgeSpan: the culprit is named with its kind, nothing that is healthy is blamed, and the group without it was
+// measured.
 func judgeSpan(group *state.Group, fault *Fault, finished bool, seen string) Outcome {
 	named := ""
 	for i := range group.Status.Culprits {
@@ -99,8 +100,8 @@ func judgeSpan(group *state.Group, fault *Fault, finished bool, seen string) Out
 	return Outcome{Done: finished, Reached: finished, Seen: named}
 }
 
-// unconfirmed says what is missing of the proof that the culprit is the only one: the search has to have found it, and the group
-// without it to be good. Empty for nothing.
+// unconfirmed says what is missing of the proof that the culprit is the only one: the search has to have found it, and
+// the group without it to be good. Empty for nothing.
 func unconfirmed(span *v1alpha1.SpanStatus, fault *Fault) string {
 	var last *v1alpha1.SpanTest // over the group
 	tests := 0

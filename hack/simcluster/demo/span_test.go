@@ -81,7 +81,8 @@ func confirmedSpan() *v1alpha1.SpanStatus {
 		Localization: &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationFound, Message: "The culprit is X. Confirmed: Without X the group of 3 nodes is good."}}
 }
 
-// TestJudgeConfirmation: a culprit that is named is not enough; the search has to have found it, and the group to be good without it.
+// TestJudgeConfirmation: a culprit that is named is not enough; the search has to have found it, and the group to be
+// good without it.
 func TestJudgeConfirmation(t *testing.T) {
 	node := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonHangAcrossNodes}
 	tcp := v1alpha1.Culprit{Node: FaultyNode, Kind: "Node", Name: FaultyNode, Reason: v1alpha1.ReasonTransportFallback}

@@ -1,6 +1,6 @@
-// Package simnode stands for Kubernetes nodes without a container runtime: it registers Node objects, each under its own
-// identity, and runs the pods bound to them as local processes, as faithfully as processes can. What differs from a real
-// node is listed in hack/simcluster/README.md.
+// Package simnode stands for Kubernetes nodes without a container runtime: it registers Node objects, each under its
+// own identity, and runs the pods bound to them as local processes, as faithfully as processes can. What differs from a
+// real node is listed in hack/simcluster/README.md.
 package simnode
 
 import (

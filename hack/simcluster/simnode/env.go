@@ -220,8 +220,8 @@ func formatMap(m map[string]string) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// ResourceValue resolves a resourceFieldRef: in units of the divisor, rounded up. A limit that is not set means all that
-// the node has.
+// ResourceValue resolves a resourceFieldRef: in units of the divisor, rounded up. A limit that is not set means all
+// that the node has.
 func ResourceValue(c *corev1.Container, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	side, name, ok := strings.Cut(ref.Resource, ".")
 	if !ok {

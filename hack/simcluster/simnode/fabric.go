@@ -10,8 +10,8 @@ import (
 // segmentPattern is how the simulated library names what its ranks share (hack/simrocm/src/shm.c).
 const segmentPattern = "simrocm-*"
 
-// sweepFabric removes what ranks that are gone have left. Whoever uses a file holds a lock on it, as the library's own sweep
-// relies on, so files of pods that run stay. What cannot be opened or removed is left to the cluster's end.
+// sweepFabric removes what ranks that are gone have left. Whoever uses a file holds a lock on it, as the library's own
+// sweep relies on, so files of pods that run stay. What cannot be opened or removed is left to the cluster's end.
 func sweepFabric(dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, segmentPattern))
 	if err != nil {

@@ -64,8 +64,8 @@ func (r *Rewriter) parent(path string) (string, bool) {
 	return real, found
 }
 
-// String replaces every absolute path in a string: at its start, and behind anything that cannot be part of a path, such
-// as the = of --flag=/path, the colons of a list, or a space of a shell line. The path of a URL is left alone.
+// String replaces every absolute path in a string: at its start, and behind anything that cannot be part of a path,
+// such as the = of --flag=/path, the colons of a list, or a space of a shell line. The path of a URL is left alone.
 func (r *Rewriter) String(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); {

@@ -255,7 +255,8 @@ func closeOnce(ch chan struct{}) chan struct{} {
 	return ch
 }
 
-// prepare waits until the image is there and the environment can be computed; ok is false when the pod is stopped first.
+// prepare waits until the image is there and the environment can be computed; ok is false when the pod is stopped
+// first.
 func (w *worker) prepare(ctx context.Context, c *corev1.Container, id string) (line commandLine, r *Rewriter, ok bool) {
 	for attempt := 0; ; attempt++ {
 		images, err := ReadImages(w.node.imagesFile)

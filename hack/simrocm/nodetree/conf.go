@@ -43,9 +43,9 @@ func (n *Node) conf(p *product) string {
 	return b.String()
 }
 
-// writeLinks names the pairs that differ from what the library assumes: hives of neighbouring ordinals, each pair at full
-// bandwidth. A missing GPU moves the ordinals, so on nodes of several hives its neighbours' pairs are named, too. A pair
-// that is joined one way only counts as what the bad way is, since the library knows pairs alone.
+// writeLinks names the pairs that differ from what the library assumes: hives of neighbouring ordinals, each pair at
+// full bandwidth. A missing GPU moves the ordinals, so on nodes of several hives its neighbours' pairs are named, too.
+// A pair that is joined one way only counts as what the bad way is, since the library knows pairs alone.
 func (n *Node) writeLinks(b *strings.Builder, p *product, devices []kfdGPU) {
 	for i, d := range devices {
 		for j := i + 1; j < len(devices); j++ {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPortNumbers: xgmi_port_num counts the members of the hive from 1 (amdgpu_xgmi_show_connected_port_num), by their place
-// in the hive, not on the server.
+// TestPortNumbers: xgmi_port_num counts the members of the hive from 1 (amdgpu_xgmi_show_connected_port_num), by their
+// place in the hive, not on the server.
 func TestPortNumbers(t *testing.T) {
 	const gpu0, gpu5 = "sys/bus/pci/devices/0000:05:00.0/xgmi_port_num", "sys/bus/pci/devices/0000:a5:00.0/xgmi_port_num"
 	mesh := "01:00 ->  02:00\n01:01 ->  03:00\n01:02 ->  04:00\n01:03 ->  05:00\n01:04 ->  06:00\n01:05 ->  07:00\n01:06 ->  08:00\n"
@@ -38,7 +38,8 @@ func TestPortNumbers(t *testing.T) {
 	}
 }
 
-// TestPartitionsHaveCards: each partition device has a card and a render node, spare ones, too, and both lead back to it.
+// TestPartitionsHaveCards: each partition device has a card and a render node, spare ones, too, and both lead back to
+// it.
 func TestPartitionsHaveCards(t *testing.T) {
 	for model, want := range map[string]int{"MI300X": 64, "MI300A": 32, "MI210": 8, "MI300X VF": 64} {
 		tree := generate(t, healthy(t, model))
@@ -103,7 +104,8 @@ func TestLinkFoldersAreThere(t *testing.T) {
 	}
 }
 
-// TestPCIFunctions: each function has what pci-sysfs.c shows of any, and is found as RCCL finds it, by the class of its bus.
+// TestPCIFunctions: each function has what pci-sysfs.c shows of any, and is found as RCCL finds it, by the class of its
+// bus.
 func TestPCIFunctions(t *testing.T) {
 	for _, model := range Models() {
 		n := healthy(t, model)

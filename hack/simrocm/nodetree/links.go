@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// mi250xDetour: a node of eight dies shows weight 45 (three hops) between dies 1 and 7, though the shortest way has two: the
-// firmware's routing decides (rocm-smi --showtopoweight in openmm/openmm#3940).
+// mi250xDetour: a node of eight dies shows weight 45 (three hops) between dies 1 and 7, though the shortest way has
+// two: the firmware's routing decides (rocm-smi --showtopoweight in openmm/openmm#3940).
 var mi250xDetour = [2]int{1, 7}
 
 // hopTable is the distance of each two dies by breadth-first search.

@@ -15,8 +15,8 @@ const attributeRevision = "1.9"
 // throttleCauses are the residency accumulators in the order of the struct.
 var throttleCauses = []string{"prochot", "ppt", "socket_thm", "vr_thm", "hbm_thm"}
 
-// metricsLayout is where a revision of struct gpu_metrics (kgd_pp_interface.h) has what is written; 0 is not there. Every
-// other byte is 0xff, which means not available (smu_cmn.c, smu_cmn_init_soft_gpu_metrics).
+// metricsLayout is where a revision of struct gpu_metrics (kgd_pp_interface.h) has what is written; 0 is not there.
+// Every other byte is 0xff, which means not available (smu_cmn.c, smu_cmn_init_soft_gpu_metrics).
 type metricsLayout struct {
 	content                         byte
 	size                            int

@@ -89,8 +89,8 @@ func (n *Node) nicAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(16 + i), byte(host >> 8 & 0xff), byte(1 + host%253)})
 }
 
-// gids writes the port's table of GIDs as the kernel has it for RoCE (drivers/infiniband/core/roce_gid_mgmt.c): link-local
-// and IPv4-mapped, each as RoCE v1 and v2, then unused ones. An InfiniBand port has one.
+// gids writes the port's table of GIDs as the kernel has it for RoCE (drivers/infiniband/core/roce_gid_mgmt.c):
+// link-local and IPv4-mapped, each as RoCE v1 and v2, then unused ones. An InfiniBand port has one.
 func (w *writer) gids(port string, i int, net string) {
 	local := fmt.Sprintf("fe80:0000:0000:0000:%04x:%04x:feff:%04x", 0x0200, i, w.node.number("guid")&0xffff)
 	if w.node.NICKind == NICInfiniBand {

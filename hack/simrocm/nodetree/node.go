@@ -53,8 +53,8 @@ type Link struct {
 	Kind LinkKind
 	// OneWay limits it to the way from A to B; the way back stays as the model has it.
 	OneWay bool
-	// DriverOnly: the driver's own lists (xgmi_num_hops, xgmi_num_links) have it, and KFD has what the model has. KFD makes
-	// one direction of a link from the other, so a link that is up on one side only looks like this.
+	// DriverOnly: the driver's own lists (xgmi_num_hops, xgmi_num_links) have it, and KFD has what the model has. KFD
+	// makes one direction of a link from the other, so a link that is up on one side only looks like this.
 	DriverOnly bool
 	// BandwidthMBps that KFD reports for all links of the pair; 0 means as the model. Only for xGMI.
 	BandwidthMBps int64

@@ -134,7 +134,8 @@ func (w *writer) attributes(place string, f pciFunction) {
 	w.symlink(busDir+nameOf(place), place)
 }
 
-// bridges writes the buses and PCI bridges above a function, each once. The lowest bridge is the other end of the function's link.
+// bridges writes the buses and PCI bridges above a function, each once. The lowest bridge is the other end of the
+// function's link.
 func (w *writer) bridges(place string, below pciFunction) {
 	parts := strings.Split(strings.TrimPrefix(place, devicesDir), "/")
 	for i := range len(parts) - 1 {
@@ -158,8 +159,8 @@ func (w *writer) bridges(place string, below pciFunction) {
 	}
 }
 
-// bus writes the bus below a bridge, on which a function lies (drivers/pci/probe.c, pcibus_class). Libraries find a function
-// by class/pci_bus/BUS/../../FUNCTION.
+// bus writes the bus below a bridge, on which a function lies (drivers/pci/probe.c, pcibus_class). Libraries find a
+// function by class/pci_bus/BUS/../../FUNCTION.
 func (w *writer) bus(bridge, function string, numaNode int) {
 	name := function[:strings.LastIndex(function, ":")]
 	class := "sys/class/pci_bus/" + name
@@ -232,8 +233,8 @@ func (w *writer) pci(i int) {
 	w.xgmi(i, dir)
 }
 
-// partitionConfig says what each partition has in the present mode: its share of the engines, or with how many others it
-// shares one (amdgpu_xcp.c, amdgpu_xcp_cfg_sysfs_init; aqua_vanjaram.c, aqua_vanjaram_get_xcp_res_info).
+// partitionConfig says what each partition has in the present mode: its share of the engines, or with how many others
+// it shares one (amdgpu_xcp.c, amdgpu_xcp_cfg_sysfs_init; aqua_vanjaram.c, aqua_vanjaram_get_xcp_res_info).
 func (w *writer) partitionConfig(dir string) {
 	n, p := w.node, w.product
 	modes, memory := make([]string, 0, maxPartitions), make([]string, 0, maxPartitions)
@@ -281,8 +282,8 @@ func (w *writer) drm(i int, device string) {
 	}
 }
 
-// cardMinor is the DRM minor of the card that has a render node. Card 0 is the server's management controller. Cards have 64
-// minors, and those above 191 where these are taken (drm_drv.c, drm_minor_alloc).
+// cardMinor is the DRM minor of the card that has a render node. Card 0 is the server's management controller. Cards
+// have 64 minors, and those above 191 where these are taken (drm_drv.c, drm_minor_alloc).
 func cardMinor(renderMinor int) int {
 	const cards, extended = 64, 192
 	minor := 1 + renderMinor - firstRenderMinor
@@ -292,7 +293,8 @@ func cardMinor(renderMinor int) int {
 	return minor
 }
 
-// ras writes the error counters (amdgpu_ras.c, amdgpu_ras_sysfs_read) and the retired pages (amdgpu_ras_sysfs_badpages_read).
+// ras writes the error counters (amdgpu_ras.c, amdgpu_ras_sysfs_read) and the retired pages
+// (amdgpu_ras_sysfs_badpages_read).
 func (w *writer) ras(i int, dir string) {
 	g := &w.node.GPUs[i]
 	for _, block := range w.product.rasBlocks {
@@ -364,8 +366,8 @@ func (w *writer) xgmi(i int, dir string) {
 	}
 }
 
-// firstPort is the first port of a GPU that leads to another. Ports are wired: they are in the order of the peers that a
-// healthy node has.
+// firstPort is the first port of a GPU that leads to another. Ports are wired: they are in the order of the peers that
+// a healthy node has.
 func (p *product) firstPort(from, to int) int {
 	port := 0
 	for o := from / p.hiveSize * p.hiveSize; o < to; o++ {

@@ -20,9 +20,10 @@ const (
 )
 
 // product is what the kernel shows of a model. Sources: ROCmValidationSuite src/gpu_util.cpp (device ids), public dumps
-// of KFD (counts of an MI300X and an MI210 node), RCCL's topology models (addresses), kfd_topology.c, AMD's data sheets.
-// Where no dump is public (MI325X, MI350X, MI308X as a whole), counts follow from the number of compute units. What the
-// data sheets leave open is assumed: MI350P has half of an MI350X, and MI450X stands for any model newer than this code.
+// of KFD (counts of an MI300X and an MI210 node), RCCL's topology models (addresses), kfd_topology.c, AMD's data
+// sheets. Where no dump is public (MI325X, MI350X, MI308X as a whole), counts follow from the number of compute units.
+// What the data sheets leave open is assumed: MI350P has half of an MI350X, and MI450X stands for any model newer than
+// this code.
 type product struct {
 	name           string
 	deviceID       uint64

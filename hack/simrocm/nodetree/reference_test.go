@@ -122,8 +122,8 @@ var (
 	xmlXGMI = regexp.MustCompile(`<xgmi target="([0-9a-f:.]+)" count="(\d+)"`)
 )
 
-// TestDieGraphsAreThoseOfRCCL compares the direct links with RCCL's topology models, which are of real nodes. That of the
-// MI250X states one link for each pair, also within a package.
+// TestDieGraphsAreThoseOfRCCL compares the direct links with RCCL's topology models, which are of real nodes. That of
+// the MI250X states one link for each pair, also within a package.
 func TestDieGraphsAreThoseOfRCCL(t *testing.T) {
 	for _, c := range []struct {
 		model, file string

@@ -11,8 +11,8 @@ import (
 // maxLinks bounds the symbolic links of one name, as the kernel does.
 const maxLinks = 40
 
-// Tree is a node's files in memory. Names are slash-separated and relative to the node's root. It can be read like a file
-// system; symbolic links resolve inside it.
+// Tree is a node's files in memory. Names are slash-separated and relative to the node's root. It can be read like a
+// file system; symbolic links resolve inside it.
 type Tree struct {
 	files map[string]string
 	links map[string]string          // target, relative to the link's directory as in sysfs

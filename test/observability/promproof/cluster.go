@@ -30,8 +30,8 @@ const (
 
 const callDeadline = 30 * time.Second
 
-// Targets are the operator's managers and monitors in a cluster, by their pods' addresses, with the token of a new account that may
-// read metrics and nothing else.
+// Targets are the operator's managers and monitors in a cluster, by their pods' addresses, with the token of a new
+// account that may read metrics and nothing else.
 func Targets(t testing.TB, kube kubernetes.Interface, namespace string) []Target {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callDeadline)

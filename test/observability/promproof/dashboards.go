@@ -36,16 +36,16 @@ var labelValues = regexp.MustCompile(`^label_values\((.*), ([a-z_]+)\)$`)
 // rateInterval stands for what Grafana makes of a scrape interval of a second.
 const rateInterval = "1m"
 
-// ofTheBroken are the panels that name what is wrong, each with the alert that is raised for the same: they have data where that
-// alert is to be raised, and must have none elsewhere.
+// ofTheBroken are the panels that name what is wrong, each with the alert that is raised for the same: they have data
+// where that alert is to be raised, and must have none elsewhere.
 var ofTheBroken = map[string]string{
 	"CommGroup - fleet/Who is the culprit": "CommGroupCulpritFound", "CommGroup - group/Who is the culprit": "CommGroupCulpritFound",
 	"CommGroup - nodes and links/Problems that the monitors find": "CommGroupAgentProblem",
 }
 
 // Dashboards evaluates the queries of all dashboards in the folder. Each must give data, but for the panels that may be
-// empty, named as dashboard/panel with the reason. What a panel of ofTheBroken must show follows from the alerts that are to
-// be raised here. Variables take the first of the values that their own definition offers.
+// empty, named as dashboard/panel with the reason. What a panel of ofTheBroken must show follows from the alerts that
+// are to be raised here. Variables take the first of the values that their own definition offers.
 func (s *Server) Dashboards(folder string, mayBeEmpty map[string]string, alerts ...string) {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
@@ -129,7 +129,8 @@ func substitute(expression string, values map[string]string) string {
 // dataDeadline is for rates, which need two scrapes, and for a manager's or monitor's next look.
 const dataDeadline = 30 * time.Second
 
-// empty fails where a panel names something wrong though nothing is. A warning, of which no alert is raised, is nothing wrong.
+// empty fails where a panel names something wrong though nothing is. A warning, of which no alert is raised, is nothing
+// wrong.
 func (s *Server) empty(name, expression, alert string) {
 	s.t.Helper()
 	found, err := s.Query(s.t.Context(), expression)
@@ -221,7 +222,8 @@ func (s *Server) Raised(within time.Duration, names ...string) map[string]Rule {
 	return rules
 }
 
-// Quiet waits until no alert is pending or firing. One may be as Prometheus starts, before each target was scraped once.
+// Quiet waits until no alert is pending or firing. One may be as Prometheus starts, before each target was scraped
+// once.
 func (s *Server) Quiet(within time.Duration) {
 	s.t.Helper()
 	s.Eventually("no alert to be raised", within, func(context.Context) error {

@@ -1,4 +1,5 @@
-// Package promproof runs a real Prometheus over metrics, and evaluates every query of the dashboards and every rule with it.
+// Package promproof runs a real Prometheus over metrics, and evaluates every query of the dashboards and every rule
+// with it.
 package promproof
 
 import (
