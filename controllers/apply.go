@@ -31,7 +31,7 @@ type writer struct {
 // errClosureNotWritten: a node's part of the run was to be closed, and its CommTask does not say so yet.
 var errClosureNotWritten = errors.New("closure not written")
 
-// closureError says of a closure that was not written whether it rests on an old read: the node's report may have come
+// closureError says of a closure that was not written whether it rests on a stale read: the node's report may have come
 // since, and its pod is gone because of that.
 func closureError(err error) error {
 	if apierrors.IsConflict(err) {
@@ -146,7 +146,7 @@ func (r *writer) deleteNamed(ctx context.Context, object client.Object, namespac
 	return client.IgnoreNotFound(r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// deleteExactly deletes the object that was read, and none that was made anew under its name.
+// deleteExactly deletes the object that was read, and none that was re-created under its name.
 func (r *writer) deleteExactly(ctx context.Context, object client.Object) error {
 	if !object.GetDeletionTimestamp().IsZero() {
 		return nil
@@ -173,7 +173,7 @@ func (r *writer) writeCommTask(ctx context.Context, change commrun.Change) error
 		}
 		return create()
 	}
-	// The optimistic lock keeps a decision on an old read from undoing a newer one. The status is the agent's: it is left
+	// The optimistic lock keeps a decision on a stale read from undoing a newer one. The status is the agent's: it is left
 	// out of the patch.
 	desired := change.Desired.DeepCopy()
 	desired.TypeMeta, desired.Status = change.Current.TypeMeta, change.Current.Status
@@ -239,7 +239,7 @@ func (r *writer) serverSideApply(ctx context.Context, object client.Object) erro
 }
 
 // writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the
-// version that was read, so that a decision on an old read is refused.
+// version that was read, so that a decision on a stale read is refused.
 func (r *writer) writeStatus(ctx context.Context, group *v1alpha1.CommGroup, d *Decision) error {
 	next := group.DeepCopy()
 	if next.Status = d.Status.GroupStatus(); !objects.Same(&group.Status, &next.Status) {

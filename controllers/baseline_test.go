@@ -187,7 +187,7 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 	}
 }
 
-// TestNewNormalIsAccepted: by the annotation a run that only lost bandwidth passes and begins the baseline anew; those
+// TestNewNormalIsAccepted: by the annotation a run that only lost bandwidth passes and begins the baseline again; those
 // after it are held against it, and the annotation that stays says nothing more.
 func TestNewNormalIsAccepted(t *testing.T) {
 	for _, late := range []bool{false, true} { // asked for after that run, or one run later
@@ -248,8 +248,8 @@ func TestNewNormalIsAccepted(t *testing.T) {
 	}
 }
 
-// TestARegressionIsLiftedByABaseline: a node that lost bandwidth, is mended and passes is unmarked where it was held
-// against a baseline again; other GPUs begin the baseline anew, and the first run of that says nothing of what was
+// TestARegressionIsLiftedByABaseline: a node that lost bandwidth, is fixed and passes is unmarked where it was held
+// against a baseline again; other GPUs begin the baseline again, and the first run of that says nothing of what was
 // lost.
 func TestARegressionIsLiftedByABaseline(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -284,7 +284,7 @@ func TestARegressionIsLiftedByABaseline(t *testing.T) {
 	}
 }
 
-// TestAnAcceptedRegressionIsLifted: a person who has the baseline begin with the run that lost lifts its marks by that.
+// TestAnAcceptedRegressionIsLifted: a user who has the baseline begin with the run that lost lifts its marks by that.
 func TestAnAcceptedRegressionIsLifted(t *testing.T) {
 	w := regressionWorld(2, v1alpha1.JudgingEnforce)
 	w.group.Spec.Gating = enforced(50)

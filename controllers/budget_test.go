@@ -14,7 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// TestBudgetWaitsForTheNextDay: a scheduled run that does not fit today starts right after midnight, and a person's at
+// TestBudgetWaitsForTheNextDay: a scheduled run that does not fit today starts right after midnight, and a user's at
 // once.
 func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	g := testkit.Group()

@@ -157,7 +157,7 @@ func (r *cleaner) cleanUpAfter(ctx context.Context, key types.NamespacedName) (c
 }
 
 // withoutAccess cleans up after a group of a served namespace that the manager may not read. Its rights there went with
-// the namespace, or a person took them: only where the namespace itself is gone, which is asked of the API server, the
+// the namespace, or a user took them: only where the namespace itself is gone, which is asked of the API server, the
 // group is too.
 func (r *cleaner) withoutAccess(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	now := r.Clock.Now()

@@ -230,7 +230,7 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 }
 
 // TestRefusedLookHasADeadline: a manager that may not list pods of all namespaces does not give the run up to the
-// queue's growing pauses: it looks again each poll, and the run ends by its deadline.
+// queue's growing pauses: it checks again each poll, and the run ends by its deadline.
 func TestRefusedLookHasADeadline(t *testing.T) {
 	nothing := func(client.Object) error { return nil }
 	r, c, _ := refusing(t, idleGroup(), &nothing)

@@ -36,7 +36,7 @@ var ErrReadableAgain = errors.New("namespaces that were left out at the start ca
 type Access struct {
 	Client client.Client
 	Log    logr.Logger
-	// Tick says when to look again; nil is every accessInterval.
+	// Tick says when to check again; nil is every accessInterval.
 	Tick <-chan time.Time
 
 	served  []string
@@ -111,7 +111,7 @@ func (noObjects) IsWatchListSemanticsUnSupported() bool { return true }
 // NeedLeaderElection says that every manager has a cache.
 func (a *Access) NeedLeaderElection() bool { return false }
 
-// Start looks again at every tick, until the context ends or a namespace that was left out can be read.
+// Start checks again at every tick, until the context ends or a namespace that was left out can be read.
 func (a *Access) Start(ctx context.Context) error {
 	tick := a.Tick
 	if tick == nil {

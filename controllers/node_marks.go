@@ -94,7 +94,7 @@ func (r *writer) applyNodeMarks(ctx context.Context, s *Snapshot, d *Decision) e
 	}
 	r.tellMarks(s.Stored, done)
 	if forbidden != nil && d.Status.Gating != nil {
-		// To fail here would try again at once, again and again; and a person is to see it in the status.
+		// To fail here would try again at once, again and again; and a user is to see it in the status.
 		g := d.Status.Gating
 		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Cannot mark %s: %v. Where the manager has no right to patch Nodes, bind the role commgroup-manager-gating to it (docs/gating.md). %s",
 			words.SomeNames(refused, 3), forbidden, g.Message)), gating.MessageBytes)

@@ -56,7 +56,7 @@ type Snapshot struct {
 	Looked map[string]string
 	// Unread are nodes that were to be looked up and whose pods could not be listed, with the API server's words.
 	Unread map[string]string
-	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not looked at again so
+	// BusyAt is when this manager last saw others' pods hold GPUs on a node, by its name: it is not checked again so
 	// soon.
 	BusyAt map[string]time.Time
 	// ConfigMap of the name that settings are published under, nil where none was found.
@@ -76,7 +76,7 @@ type Snapshot struct {
 	ListError error
 }
 
-// ofGroup selects what carries the group's UID, so that a group made anew never adopts the old one's objects.
+// ofGroup selects what carries the group's UID, so that a re-created group never adopts the old one's objects.
 func ofGroup(group metav1.Object) client.MatchingLabels {
 	return client.MatchingLabels{v1alpha1.LabelGroupUID: string(group.GetUID())}
 }

@@ -125,7 +125,7 @@ func storedGroup(t *testing.T, c client.Reader, key client.ObjectKey) *state.Gro
 }
 
 // TestOldGroupTakesNothingAway: a manager whose cache has an older CommGroup than the API server deletes nothing by it,
-// tells nothing, and looks again soon.
+// tells nothing, and checks again soon.
 func TestOldGroupTakesNothingAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state string

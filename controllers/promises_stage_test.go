@@ -19,7 +19,7 @@ func (w *groupWorld) longFacts() {
 	w.settle()
 }
 
-// TestOwnWakesOfTheStage: it looks again by itself when the wait for its members ends, and when a pod's last report is
+// TestOwnWakesOfTheStage: it checks again by itself when the wait for its members ends, and when a pod's last report is
 // due.
 func TestOwnWakesOfTheStage(t *testing.T) {
 	w := tableWorld(t, fromWaiting)

@@ -284,7 +284,7 @@ func TestAPodThatDoesNotEndIsWaitedForAndNoLonger(t *testing.T) {
 	}
 }
 
-// TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode: it has its GPUs, and the manager looks again by itself.
+// TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode: it has its GPUs, and the manager checks again by itself.
 func TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, nil)
 	w.playUntil(func() bool {

@@ -21,7 +21,7 @@ import (
 
 // refusals are what the API server does not take of a reconcile's writes. They go into the conditions, as the manager's
 // log is not read by those who own a group. They last as long as the writes are refused: the conditions are computed
-// anew each time.
+// again each time.
 type refusals struct {
 	// CommTasks are writes of CommTasks, others all else that no condition of its own tells of.
 	commTasks []refusal
@@ -46,7 +46,7 @@ const refusedNext = "Mend what these words name: a quota, an admission policy or
 // errTaken: an object that is not the group's has the name of one of its own.
 var errTaken = errors.New("the name is taken")
 
-// refuses says whether the API server does not take a write, so that to try again helps only once a person has acted.
+// refuses says whether the API server does not take a write, so that to try again helps only once a user has acted.
 // Conflicts, timeouts, too many requests and a server that cannot be reached end by themselves.
 func refuses(err error) bool {
 	var answer apierrors.APIStatus
@@ -156,7 +156,7 @@ func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
 }
 
 // configMapRefused takes back what the decision says of a ConfigMap that could not be written. One that another writer
-// came first with is looked at again at once, and until then the last status holds.
+// came first with is checked again at once, and until then the last status holds.
 func configMapRefused(d *Decision, group *state.Group, now time.Time, err error) {
 	name := d.ConfigMap.Name
 	d.Status.Published = group.Status.Published

@@ -70,7 +70,7 @@ func ours(object client.Object) bool {
 }
 
 // closeWithoutAccess ends the nodes' part in the run that have no pod since there is no account for them: to try again
-// would not help until a person has acted. The group's stage is held by its deadline for members.
+// would not help until a user has acted. The group's stage is held by its deadline for members.
 func (r *writer) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decision, cause error) error {
 	byUID := make(map[types.UID]*v1alpha1.CommTask, len(s.CommTasks))
 	for i := range s.CommTasks {

@@ -248,7 +248,7 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 	}
 }
 
-// TestAChangedNodeNeedNotWaitForARequest: where the run that a person asked for waits for monitors, the changed node
+// TestAChangedNodeNeedNotWaitForARequest: where the run that a user asked for waits for monitors, the changed node
 // that can be measured is, within the budget; the request stays, and starts once the monitors are back.
 func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 	for name, used := range map[string]int64{"it fits today": 0, "it does not": 1000} {

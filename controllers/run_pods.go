@@ -71,7 +71,7 @@ func (r *writer) createPods(ctx context.Context, s *Snapshot, d *Decision) error
 			message := quotaMessage(err, known.admitted, s.Group.Spec.Run.MaxParallelNodes)
 			noted(ct, r.noteQuotaWait(ctx, ct, message, s.Now))
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			// A pod security level or the person's own overrides refuse the pod; to try again would not help.
+			// A pod security level or the user's own overrides refuse the pod; to try again would not help.
 			noted(ct, r.closeRefused(ctx, ct, pod.Name, err, s))
 		case refuses(err):
 			// An admission webhook that is away, which may come back.

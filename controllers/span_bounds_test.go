@@ -100,7 +100,7 @@ func TestTimeRunsOutInARound(t *testing.T) {
 	}
 }
 
-// TestBoundsHoldOverAllSearches: a person's bound on rounds, and the time, are those of all searches of a run together.
+// TestBoundsHoldOverAllSearches: a user's bound on rounds, and the time, are those of all searches of a run together.
 // That rounds are at most maxRounds is looked at in every step of every test.
 func TestBoundsHoldOverAllSearches(t *testing.T) {
 	many := faults{hangNodes: []int{3}, hangPairs: [][2]int{{10, 50}, {20, 40}, {11, 33}}}

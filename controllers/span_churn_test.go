@@ -35,7 +35,7 @@ type churn struct {
 	log  []string
 }
 
-// TestRandomChurn: nodes are deleted, made anew under their names, renamed, come back, join, and lose their labels
+// TestRandomChurn: nodes are deleted, re-created under their names, renamed, come back, join, and lose their labels
 // while runs go on. Each run ends and holds no GPU past its end, a stage that lost a node never passes, and no innocent
 // node is named.
 func TestRandomChurn(t *testing.T) {

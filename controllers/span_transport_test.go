@@ -110,7 +110,7 @@ func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// TestTheCauseOfAFallbackIsTold: what the node's own log names as the cause stands in what a person reads first, and so
+// TestTheCauseOfAFallbackIsTold: what the node's own log names as the cause stands in what a user reads first, and so
 // it does for its culprit; nothing is guessed beside it, and nothing is said of a search.
 func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 	for name, required := range map[string]func(*state.Group){

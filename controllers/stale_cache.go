@@ -19,7 +19,7 @@ import (
 // errOldRead: what was read is not what the API server has, and what was concluded from it may not be told.
 var errOldRead = errors.New("what was read is old")
 
-// oldReadPoll is when to look again whether the cache has the group as the API server has it.
+// oldReadPoll is when to check again whether the cache has the group as the API server has it.
 const oldReadPoll = 250 * time.Millisecond
 
 // showsLaterRun says whether anything in the snapshot names a later run than the group's status does: a node's

@@ -305,7 +305,7 @@ func (w *groupWorld) objects() objectsBefore {
 	return out
 }
 
-// change says, before anything is decided anew, of the objects of one kind whether any changed, and whether the
+// change says, before anything is decided again, of the objects of one kind whether any changed, and whether the
 // manager's watch tells it of one that did.
 func (before *objectsBefore) change(w *groupWorld, of string) (changed, told bool) {
 	r := New(Dependencies{Clock: clocktesting.NewFakePassiveClock(before.now)})

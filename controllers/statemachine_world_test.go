@@ -29,7 +29,7 @@ import (
 )
 
 // machine is a cluster as a manager really sees it: its caches lag behind the API server, each kind by itself; writes
-// that rest on an old read are refused as the API server refuses them, any write may fail, and what was written before
+// that rest on a stale read are refused as the API server refuses them, any write may fail, and what was written before
 // stays. The agents of the group's stage are those of groupWorld. All of it follows from the seed.
 type machine struct {
 	*groupWorld
@@ -79,7 +79,7 @@ type writeCounts struct {
 
 var errInjected = errors.New("the API server does not answer")
 
-// errConflict is what the API server says to a write that rests on an old read.
+// errConflict is what the API server says to a write that rests on a stale read.
 var errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, "one", errors.New("it was changed"))
 
 func (m *machine) logf(format string, args ...any) {

@@ -1,4 +1,4 @@
-// Package docs holds pages that commands quote, so that a person reads the same words at the terminal as here.
+// Package docs holds pages that commands quote, so that a user reads the same words at the terminal as here.
 package docs
 
 import _ "embed" // the pages

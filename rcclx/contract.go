@@ -43,10 +43,10 @@ func (i LibraryInfo) Simulated() bool { return i.Flavor == FlavorSimulated }
 // ncclCommInitRankConfig).
 func (i LibraryInfo) NonBlocking() bool { return i.VersionCode >= 21400 }
 
-// VersionString gives the version as people write it: 22803 is "2.28.3".
+// VersionString gives the version as users write it: 22803 is "2.28.3".
 func (i LibraryInfo) VersionString() string { return VersionString(i.VersionCode) }
 
-// VersionString renders a version code as people write it: 22803 is "2.28.3". Codes under 2.9 had a digit fewer
+// VersionString renders a version code as users write it: 22803 is "2.28.3". Codes under 2.9 had a digit fewer
 // (nccl.h, NCCL_VERSION macro): 2804 is "2.8.4".
 func VersionString(code int) string {
 	if code < 10000 {

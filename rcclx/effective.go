@@ -42,7 +42,7 @@ func (sc Scope) filled() Scope {
 	return sc
 }
 
-// Effectives says for every setting and collective in scope, and for every variable of a person's own that this flavor
+// Effectives says for every setting and collective in scope, and for every variable of a user's own that this flavor
 // does not read or that a setting overrides, what the gates of flavor f allow for a job with these settings. f is the
 // flavor whose gates hold (LibraryInfo.Gates).
 func Effectives(f Flavor, s Settings, sc Scope) []Effective {

@@ -99,7 +99,7 @@ func notes(f Flavor, path Path, c Call) []string {
 	return all
 }
 
-// HumanBytes writes a size as people do, in units of 1024 and rounded to hundredths: 204800 is "200 KiB", 1500 is "1.46
+// HumanBytes writes a size as users do, in units of 1024 and rounded to hundredths: 204800 is "200 KiB", 1500 is "1.46
 // KiB".
 func HumanBytes(n int64) string {
 	text, _ := humanBytes(n)
@@ -117,7 +117,7 @@ func humanBytes(n int64) (text string, exact bool) {
 	return strconv.FormatFloat(rounded, 'f', -1, 64) + " " + units[unit], rounded == size
 }
 
-// exactBytes is a size in bytes, and as people write it where that is as exact: "204800 bytes (200 KiB)".
+// exactBytes is a size in bytes, and as users write it where that is as exact: "204800 bytes (200 KiB)".
 func exactBytes(n int64) string {
 	if text, exact := humanBytes(n); exact && n >= 1024 {
 		return fmt.Sprintf("%d bytes (%s)", n, text)

@@ -135,7 +135,7 @@ func DetectFlavor(has func(symbol string) bool, found Literals) Flavor {
 	return FlavorUnknown
 }
 
-// ParseFlavor reads a flavor's name, as simrocmImitates or a person gives it.
+// ParseFlavor reads a flavor's name, as simrocmImitates or a user gives it.
 func ParseFlavor(name string) (Flavor, error) {
 	switch f := Flavor(name); f {
 	case FlavorRCCL, FlavorRCCLDDA, FlavorRCCLXDev, FlavorRCCLXStable, FlavorNCCL:

@@ -11,13 +11,13 @@ import (
 // MaxSizes bounds the sizes of one list.
 const MaxSizes = 1024
 
-// separators are what people write differently in a name.
+// separators are what users write differently in a name.
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // folded is a name without case and separators.
 func folded(text string) string { return separators.Replace(strings.ToLower(text)) }
 
-// ParseCollective reads a collective as people and benchmarks name it: AllReduce, all_reduce, allreduce,
+// ParseCollective reads a collective as users and benchmarks name it: AllReduce, all_reduce, allreduce,
 // all_reduce_perf.
 func ParseCollective(text string) (Collective, error) {
 	name := strings.TrimPrefix(strings.TrimSuffix(folded(text), "perf"), "nccl")
@@ -44,7 +44,7 @@ var datatypeNames = map[string]Datatype{
 	"i8": Int8, "char": Int8,
 }
 
-// ParseDatatype reads an element type as people and benchmarks name it: BFloat16, bf16, half, float, fp8_e4m3.
+// ParseDatatype reads an element type as users and benchmarks name it: BFloat16, bf16, half, float, fp8_e4m3.
 func ParseDatatype(text string) (Datatype, error) {
 	name := strings.TrimPrefix(folded(text), "nccl")
 	if d, ok := datatypeNames[name]; ok {

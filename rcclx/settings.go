@@ -69,14 +69,14 @@ func (l LowPrecisionSettings) all() bool {
 
 // Environment is the full set of variables for the rank processes of a variant, sorted by name. f is the flavor whose
 // gates hold (LibraryInfo.Gates). Every switch that the flavor reads is set, off ones too, so that a variable of the
-// image or of /etc/rccl.conf cannot turn one on in Baseline. Variables that a variant controls win over a person's own
+// image or of /etc/rccl.conf cannot turn one on in Baseline. Variables that a variant controls win over a user's own
 // of the same name; Effectives reports those.
 func Environment(f Flavor, v Variant, s Settings) []EnvVar {
 	return merge(s.Env, process{flavor: f, dda: v == DDA, fp8: v == LowPrecision, settings: s}.controlled())
 }
 
 // JobEnvironment is what a job sets to get the settings as requested, DDA and FP8 together. What only measurements
-// need, as NCCL_NVLS_ENABLE=0, is not in it: it would slow a person's jobs.
+// need, as NCCL_NVLS_ENABLE=0, is not in it: it would slow a user's jobs.
 func JobEnvironment(f Flavor, s Settings) []EnvVar {
 	return merge(s.Env, jobProcess(f, s).controlled())
 }
@@ -146,7 +146,7 @@ func ddaTreeOver(defaultBytes int64) func(process) (string, bool) {
 }
 
 // fp8Wanted are the collectives that FP8 is on for in a process. The mode itself is not looked at, so that a variant
-// may measure FP8 before a person asks for it.
+// may measure FP8 before a user asks for it.
 func (p process) fp8Wanted() LowPrecisionSettings {
 	if !p.fp8 {
 		return LowPrecisionSettings{}

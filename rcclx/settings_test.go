@@ -71,7 +71,7 @@ func TestJobEnvironment(t *testing.T) {
 	if !strings.Contains(off, "RCCL_DDA_NRANKS=0 RCCL_LOW_PRECISION_ENABLE=0") {
 		t.Errorf("both off: %s", off)
 	}
-	// A person's jobs may use NVLink multicast, though no measurement does.
+	// A user's jobs may use NVLink multicast, though no measurement does.
 	own := Settings{Env: []EnvVar{{"NCCL_NVLS_ENABLE", "1"}}}
 	if got := JobEnvironment(FlavorNCCL, Settings{}); len(got) != 0 {
 		t.Errorf("a job on nccl gets %v", got)

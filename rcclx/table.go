@@ -47,7 +47,7 @@ const (
 type process struct {
 	flavor   Flavor
 	dda, fp8 bool
-	// job is set for a person's job, and not for a rank process of our own.
+	// job is set for a user's job, and not for a rank process of our own.
 	job      bool
 	settings Settings
 }
@@ -60,12 +60,12 @@ type variable struct {
 	// unset is the value that the library takes where the variable is not set; empty where there is none to name.
 	unset  string
 	source string
-	// setting decides the value by rule, which is value in words; empty for a variable that is a person's own business.
+	// setting decides the value by rule, which is value in words; empty for a variable that is a user's own business.
 	setting, rule string
 	value         func(process) (value string, set bool)
 	// hint says what to do where a library does not read it.
 	hint audience.Advice
-	// guides is set where published guides tell people to set it whatever the library.
+	// guides is set where published guides tell users to set it whatever the library.
 	guides bool
 }
 

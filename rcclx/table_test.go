@@ -111,7 +111,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// The variable that guides name is reported both without being asked and where a person sets it.
+// The variable that guides name is reported both without being asked and where a user sets it.
 func TestGuidesVariable(t *testing.T) {
 	for _, f := range []Flavor{FlavorRCCLXDev, FlavorRCCLXStable, FlavorRCCL, FlavorNCCL} {
 		if remarks := strings.Join(Remarks(f), "\n"); !strings.Contains(remarks, "never reads RCCL_DDA_ENABLE") {

@@ -105,7 +105,7 @@ type Settings struct {
 	DDA DDASettings `json:"dda"`
 	// LowPrecision is FP8 E4M3 transport.
 	LowPrecision LowPrecisionSettings `json:"lowPrecision"`
-	// Env are a person's own variables, the same for every variant.
+	// Env are a user's own variables, the same for every variant.
 	Env []EnvVar `json:"env,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/audience"
 )
 
-// effectiveVariables reports a person's own variables that the flavor never reads, or that a setting overrides.
+// effectiveVariables reports a user's own variables that the flavor never reads, or that a setting overrides.
 func effectiveVariables(f Flavor, s Settings, who audience.Audience) []Effective {
 	var all []Effective
 	controlled := jobProcess(f, s).controlled()
@@ -45,7 +45,7 @@ func (s Settings) controls(f Flavor, name string) bool {
 	return known && reads && strings.Contains(name, "DDA") && !s.DDA.Mode.Requests()
 }
 
-// Remarks are what a person should know of a flavor beside its gates.
+// Remarks are what a user should know of a flavor beside its gates.
 func Remarks(f Flavor) []string {
 	var all []string
 	for _, v := range table {

@@ -1,4 +1,4 @@
-// Package bench measures collectives on the GPUs of one machine, as a person would with rccl-tests, without Kubernetes:
+// Package bench measures collectives on the GPUs of one machine, as a user would with rccl-tests, without Kubernetes:
 // each variant of settings in fresh rank processes on the same GPUs, every result checked.
 package bench
 
@@ -19,7 +19,7 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Config is what a person asks for.
+// Config is what a user asks for.
 type Config struct {
 	// Node is the machine's name, for messages and as the library's host id.
 	Node string
@@ -59,7 +59,7 @@ type Bench struct {
 	// LockDir is where runs on this machine meet, see preflight.Lock.
 	LockDir string
 	Clock   clock.Clock
-	// Environ is the person's environment, as os.Environ gives it. The library's own variables in it reach the ranks.
+	// Environ is the user's environment, as os.Environ gives it. The library's own variables in it reach the ranks.
 	Environ []string
 	// Progress hears how far the measurement is; nil for none.
 	Progress Progress

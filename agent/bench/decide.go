@@ -13,7 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// passedPrefixes and passedNames are of the variables of a person's environment that reach the ranks: what the library
+// passedPrefixes and passedNames are of the variables of a user's environment that reach the ranks: what the library
 // and its runtime read. rccl-tests' processes would see them, too.
 var (
 	passedPrefixes = []string{"NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "GPU_", "AMD_"}
@@ -22,7 +22,7 @@ var (
 	notPassed = []string{"NCCL_VERSION", "HIP_PATH", "HIP_PLATFORM", "NCCL_HOME", "RCCL_HOME"}
 )
 
-// ownVariables are a person's own variables: those of the environment that the library reads, and over them those that
+// ownVariables are a user's own variables: those of the environment that the library reads, and over them those that
 // were given for the ranks.
 func ownVariables(environ []string, given []rcclx.EnvVar) []rcclx.EnvVar {
 	var out []rcclx.EnvVar
@@ -135,7 +135,7 @@ func (x *bench) effectives(v rcclx.Variant) []rcclx.Effective {
 }
 
 // settings are requested against effective of each measured variant, each asked about alone as it is measured alone,
-// and the person's own variables that the library does not read or that a variant overrides.
+// and the user's own variables that the library does not read or that a variant overrides.
 func (x *bench) settings() []rcclx.Effective {
 	var out []rcclx.Effective
 	for _, v := range x.plan.variants {

@@ -77,7 +77,7 @@ func (x *bench) validate() error {
 	return nil
 }
 
-// choose decides the devices where the person did not.
+// choose decides the devices where the user did not.
 func (x *bench) choose() error {
 	if len(x.Devices) > 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // references holds Baseline against the published marks for exactly what was measured, or says which is the nearest.
-// They decide nothing here: a person who measures by hand judges for herself. None where discovery does not know the
+// They decide nothing here: a user who measures by hand judges for herself. None where discovery does not know the
 // GPUs.
 func (x *bench) references() []reference.Check {
 	host := executor.HostFactsOf(x.facts.Discovered)

@@ -8,7 +8,7 @@ import (
 // expectation is how many GPUs a node should have, and how sure that is.
 type expectation struct {
 	gpus int
-	// evident: a person, the driver's own list of the hive or the GPUs that are here say so, not only what servers of this
+	// evident: a user, the driver's own list of the hive or the GPUs that are here say so, not only what servers of this
 	// model usually have.
 	evident bool
 	// counted: it follows from the GPUs that are here alone.

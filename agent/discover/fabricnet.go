@@ -65,7 +65,7 @@ func nearnessOf(g *GPU, n *NIC) nearness {
 
 // assignNICs gives each GPU its nearest RDMA device. Of equals, those that run at less than half of the fastest rate
 // are left out (a front-end NIC beside eight of the fabric), and the rest is spread: as many GPUs as can have a NIC of
-// their own get one, in the order of both lists, and what is left over starts anew. A port's state does not count: the
+// their own get one, in the order of both lists, and what is left over starts again. A port's state does not count: the
 // NIC that is down is still the nearest, and a problem says that it is down.
 func assignNICs(f *Facts) {
 	candidates := nicCandidates(f.NICs)

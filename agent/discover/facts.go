@@ -431,7 +431,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Scanner scans one root, again and again. It remembers reads that hang, so that no scan reads such a file again,
-// and links, which it reads again when their directory was made anew.
+// and links, which it reads again when their directory was re-created.
 type Scanner struct {
 	fs    FS
 	opts  Options

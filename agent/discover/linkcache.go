@@ -5,7 +5,7 @@ import "sync"
 // rereadLinks is after how many scans every link is read again, whatever the cache holds.
 const rereadLinks = 10
 
-// DirID tells one making of a directory from another. KFD removes all its nodes and makes them anew whenever its
+// DirID tells one making of a directory from another. KFD removes all its nodes and re-creates them whenever its
 // topology changes (kfd_topology.c, kfd_build_sysfs_node_tree), so that their links hold as long as the directory is
 // the same.
 type DirID struct {

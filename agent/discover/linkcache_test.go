@@ -45,7 +45,7 @@ func TestLinksAreReadAgain(t *testing.T) {
 	if seen < 4 || seen > rereadLinks+1 {
 		t.Errorf("a link that was written in place showed at scan %d, want the cache to hold it until scan %d", seen, rereadLinks+1)
 	}
-	// A topology that was made anew shows at once.
+	// A topology that was re-created shows at once.
 	n, err := nodetree.Defaults("MI300X")
 	if err != nil {
 		t.Fatal(err)

@@ -238,7 +238,7 @@ func TestROCmOnDisk(t *testing.T) {
 }
 
 // TestROCmLostLink: opt/rocm of AMD's packages leads over etc/alternatives, which a pod that mounts opt alone lacks.
-// The person is not told to make a link that is there.
+// The user is not told to make a link that is there.
 func TestROCmLostLink(t *testing.T) {
 	dir := t.TempDir()
 	for _, version := range []string{"6.4.1", "7.0.2"} {
@@ -369,7 +369,7 @@ func TestROCmDisagreements(t *testing.T) {
 	}
 }
 
-// TestROCmLostCoreLink: a link that is there is not to be made anew, and a wheel is no package to reinstall.
+// TestROCmLostCoreLink: a link that is there is not to be re-created, and a wheel is no package to reinstall.
 func TestROCmLostCoreLink(t *testing.T) {
 	dir := t.TempDir()
 	for _, version := range []string{"7.13", "7.14"} {

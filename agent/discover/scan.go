@@ -315,7 +315,7 @@ func readNode(r *reader, number int, cache *linkCache) *kfdNode {
 	}
 	if !n.readLinks(r, cache, dir+"/io_links", false) {
 		// The driver makes io_links beside mem_banks for every node (kfd_topology.c, kfd_build_sysfs_node_entry). Where only
-		// that one is gone, the topology is being made anew or the copy is not whole: no link is known to be missing.
+		// that one is gone, the topology is being re-created or the copy is not whole: no link is known to be missing.
 		if _, err := r.dir(dir + "/mem_banks"); err == nil {
 			n.unread = append(n.unread, &ReadError{Path: dir + "/io_links", Class: ClassFailed, Err: errors.New("it is not there, though the driver makes it for every GPU")})
 		}

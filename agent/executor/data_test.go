@@ -115,7 +115,7 @@ func TestEachKindOfDataMustBeChecked(t *testing.T) {
 	}
 }
 
-// TestHazardOfUserSize: a size that a person asked for stays in the results although FP8 loses its tail.
+// TestHazardOfUserSize: a size that a user asked for stays in the results although FP8 loses its tail.
 func TestHazardOfUserSize(t *testing.T) {
 	plan := defaultPlan()
 	plan.Collectives, plan.SizesBytes = plan.Collectives[:1], []int64{1024, 16<<20 + 2, 64 << 20}

@@ -117,7 +117,7 @@ func (j *Judgement) blame(e Evidence) {
 		return
 	}
 	if f.Killed {
-		// SIGKILL comes from outside (memory limit, a person): no GPU is to blame.
+		// SIGKILL comes from outside (memory limit, a user): no GPU is to blame.
 		j.Culprits = []api.Culprit{rankCulprit(e.Node, f.Rank, j.Reason, f.Message)}
 		return
 	}

@@ -184,7 +184,7 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfRanks: what the network needs is set, and wins over a person's own.
+// TestEnvironmentOfRanks: what the network needs is set, and wins over a user's own.
 func TestEnvironmentOfRanks(t *testing.T) {
 	f := newFaked(t)
 	f.link.seen.Plan.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}

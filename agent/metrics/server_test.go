@@ -183,7 +183,7 @@ func TestStrangersDoNotFlood(t *testing.T) {
 	}
 }
 
-// However many tokens strangers try, whoever is let in is not asked about anew.
+// However many tokens strangers try, whoever is let in is not asked about again.
 func TestStrangersDoNotPushOutTheKnown(t *testing.T) {
 	api := &reviewer{allowed: true}
 	a := newAccess(api, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))

@@ -219,7 +219,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestMessages: what a person reads, with units, the cause and what to do.
+// TestMessages: what a user reads, with units, the cause and what to do.
 func TestMessages(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	h := history{}

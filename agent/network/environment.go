@@ -23,7 +23,7 @@ const (
 	envDebugFile       = "NCCL_DEBUG_FILE"
 )
 
-// Environment are the variables that every rank of the node gets, sorted by name; they win over the person's own of the
+// Environment are the variables that every rank of the node gets, sorted by name; they win over the user's own of the
 // same names, which Resolve has taken into account. family is the one that all members agreed on; Auto leaves it to the
 // library. The names are given in the exact form: without the = the library takes them for prefixes, and eth1 means
 // eth1.100 too.
@@ -76,7 +76,7 @@ func RendezvousEnvironment(addr netip.Addr, port int) rcclx.EnvVar {
 }
 
 // LogEnvironment makes the library log what TransportLog reads, on standard output: the devices found, the network
-// chosen, and one line for each channel when it is connected. Nothing is logged while collectives run. A person's own
+// chosen, and one line for each channel when it is connected. Nothing is logged while collectives run. A user's own
 // level and subsystems are kept where they say more; a file of their own would hide the log.
 func LogEnvironment(own []api.EnvVar) []rcclx.EnvVar {
 	r := Request{Own: own}

@@ -66,7 +66,7 @@ func (r *Request) allHCAs(devices []HCA, required bool) ([]string, *Problem) {
 	return out, nil
 }
 
-// ownHCAs reads a person's own list of devices as the library does: "^" excludes, "=" asks for whole names, else a
+// ownHCAs reads a user's own list of devices as the library does: "^" excludes, "=" asks for whole names, else a
 // prefix will do, and what follows a colon is a port (NCCL src/misc/utils.cc parseStringList, matchIfList). Without one
 // every device is meant.
 func (r *Request) ownHCAs() func(name string, port int) bool {

@@ -28,12 +28,12 @@ type Request struct {
 	PodIP string
 	// Ranks on this node.
 	Ranks int
-	// Own are the variables that a person set for the ranks. A typed field of Spec wins over a variable; where the field
+	// Own are the variables that a user set for the ranks. A typed field of Spec wins over a variable; where the field
 	// is absent the variable holds.
 	Own []api.EnvVar
 }
 
-// own is a person's own variable.
+// own is a user's own variable.
 func (r *Request) own(name string) (string, bool) {
 	for _, e := range r.Own {
 		if e.Name == name && e.Value != "" {
@@ -129,7 +129,7 @@ func (r *Request) choose(interfaces []Interface) (chosen *Interface, asked strin
 	return r.usable(interfaces, up[0], asked)
 }
 
-// chooseDefault: the interface that a person's own variable means to the library, else the one that carries the pod's
+// chooseDefault: the interface that a user's own variable means to the library, else the one that carries the pod's
 // address, else, outside of Kubernetes, the library's own choice.
 func (r *Request) chooseDefault(interfaces []Interface) (*Interface, string, *Problem) {
 	names, own := r.own(envSocketInterface)
@@ -197,7 +197,7 @@ func (r *Request) whereToLook() string {
 	return "Correct the selector, or give the interface an address (`ip -br address` on the node)."
 }
 
-// family that was asked for, by the field or else by a person's own variable; Auto or empty for any.
+// family that was asked for, by the field or else by a user's own variable; Auto or empty for any.
 func (r *Request) family() api.AddressFamily {
 	if f := r.Spec.AddressFamily; f != "" && f != api.AddressFamilyAuto {
 		return f

@@ -205,7 +205,7 @@ func TestRequireRDMA(t *testing.T) {
 	}
 }
 
-// TestWhereToLookIsTold: of data that went over TCP without a cause in the log a person learns where to look; a cause
+// TestWhereToLookIsTold: of data that went over TCP without a cause in the log a user learns where to look; a cause
 // that is known is told alone, and of RDMA and of what is not known there is nothing to add.
 func TestWhereToLookIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {

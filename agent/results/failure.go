@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// WriteFailure tells people why a run failed: what and where first, then what each rank was doing, RAS' verdict and the
+// WriteFailure tells users why a run failed: what and where first, then what each rank was doing, RAS' verdict and the
 // end of the log.
 func (f Failure) WriteFailure(w io.Writer) error { return f.write(w, true) }
 

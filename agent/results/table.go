@@ -18,7 +18,7 @@ type TableOptions struct {
 	Statistic Statistic
 }
 
-// WriteTable writes reports for people: rows of rccl-tests' columns and some more, one block for each variant,
+// WriteTable writes reports for users: rows of rccl-tests' columns and some more, one block for each variant,
 // collective, datatype and placement, then comparisons of the variants, numeric errors, pairs, settings and warnings.
 // Every line that is no row begins with "#", and every row is words split by spaces, "-" where a value is missing.
 func WriteTable(w io.Writer, o TableOptions, reports ...Report) error {

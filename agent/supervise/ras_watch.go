@@ -48,7 +48,7 @@ type rasWatch struct {
 
 // rasEnvironment gives the environment for a team's ranks and the address of their RAS service; empty where there is
 // none. All ranks of a host share the address, and the kernel picks the one that answers, so a team gets an address of
-// its own: at the default, localhost:28028, another job of the host could answer. A person's own settings stay.
+// its own: at the default, localhost:28028, another job of the host could answer. A user's own settings stay.
 func rasEnvironment(env []string) (_ []string, address string, release func(), err error) {
 	release = func() {}
 	for _, kv := range env {

@@ -152,7 +152,7 @@ type Failure struct {
 	// Step that failed: "load", "init", "destroy" or a position's name; At is that position, nil for the others.
 	Step string
 	At   *rank.Position
-	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a person.
+	// Killed is set where a rank was ended by a SIGKILL that the agent did not send: a memory limit or a user.
 	Killed bool
 	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not
 	// asked.

@@ -20,7 +20,7 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// benchFlags are the flags as a person types them.
+// benchFlags are the flags as a user types them.
 type benchFlags struct {
 	ranks                                                             int
 	devices                                                           []int

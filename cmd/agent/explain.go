@@ -19,7 +19,7 @@ type explanation struct {
 	Asked    rcclx.Settings    `json:"asked"`
 	Ranges   []rcclx.Range     `json:"ranges"`
 	Settings []rcclx.Effective `json:"settings"`
-	// Variables are the rows of the table for this flavor, Environment all that a job sets, a person's own included.
+	// Variables are the rows of the table for this flavor, Environment all that a job sets, a user's own included.
 	Variables   []rcclx.SettingVariable `json:"variables"`
 	Environment []rcclx.EnvVar          `json:"environment"`
 	Remarks     []string                `json:"remarks,omitempty"`

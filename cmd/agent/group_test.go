@@ -71,7 +71,7 @@ func (m *machine) wait(t *testing.T, what string, is func(api.SessionStatus) boo
 	}
 }
 
-// startMachines starts agents of two machines without Kubernetes, as a person would try them, and waits until they are
+// startMachines starts agents of two machines without Kubernetes, as a user would try them, and waits until they are
 // ready.
 func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) []*machine {
 	t.Helper()

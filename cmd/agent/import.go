@@ -17,7 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// usageError is an error in what a person asked for: exit code 2.
+// usageError is an error in what a user asked for: exit code 2.
 func usageError(err error) error { return &exitError{code: 2, message: err.Error()} }
 
 // newImportCommand reads the output of rccl-tests and nccl-tests.
@@ -104,7 +104,7 @@ func (p reportPrinter) print(out io.Writer, reports ...results.Report) error {
 	return results.WriteTable(out, results.TableOptions{Statistic: p.statistic}, reports...)
 }
 
-// unsaid is what a person must know of a report and the form printed does not say: CSV has rows for results alone.
+// unsaid is what a user must know of a report and the form printed does not say: CSV has rows for results alone.
 func (p reportPrinter) unsaid(r results.Report) []string {
 	if p.output != "csv" {
 		return nil

@@ -64,7 +64,7 @@ func load(ctx context.Context, c client.Client, namespace, name string) (*state.
 	return group, nodes, explained(ctx, c, namespace, name, err)
 }
 
-// explained adds to an error what a person can do about it.
+// explained adds to an error what a user can do about it.
 func explained(ctx context.Context, c client.Client, namespace, name string, err error) error {
 	switch {
 	case err == nil:

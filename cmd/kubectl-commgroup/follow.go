@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// redrawAfter is how often a live line is drawn anew.
+	// redrawAfter is how often a live line is drawn again.
 	redrawAfter = 2 * time.Second
-	// watchAgain is the pause before a watch that ended is made anew.
+	// watchAgain is the pause before a watch that ended is started again.
 	watchAgain = time.Second
 )
 
@@ -174,7 +174,7 @@ func (p *progress) show(g *state.Group) error {
 	return err
 }
 
-// tick draws the live line anew, with the step that the members are at.
+// tick draws the live line again, with the step that the members are at.
 func (p *progress) tick(ctx context.Context) error {
 	if !p.live || p.group == nil {
 		return nil

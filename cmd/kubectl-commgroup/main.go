@@ -1,4 +1,4 @@
-// Command kubectl-commgroup shows CommGroups to people and drives them; docs/cli.md has all of its commands.
+// Command kubectl-commgroup shows CommGroups to users and drives them; docs/cli.md has all of its commands.
 package main
 
 import (

@@ -28,7 +28,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestRunOver: a run of an older spec, or one while another is asked for, is not the one that a person waits for.
+// TestRunOver: a run of an older spec, or one while another is asked for, is not the one that a user waits for.
 func TestRunOver(t *testing.T) {
 	group := func(generation, observed, ofRun int64, phase v1alpha1.RunPhase, requests ...string) *state.Group {
 		return &state.Group{

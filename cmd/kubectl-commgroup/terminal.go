@@ -18,7 +18,7 @@ const (
 	colourNever  = "never"
 )
 
-// useColour says whether to colour: a person's choice, else only on a terminal that can, and not with NO_COLOR
+// useColour says whether to colour: a user's choice, else only on a terminal that can, and not with NO_COLOR
 // (no-color.org).
 func useColour(mode string, terminal bool, getenv func(string) string) (bool, error) {
 	switch mode {

@@ -38,7 +38,7 @@ type frame struct {
 	state error // what the exit code says of it
 }
 
-// watcher shows a status anew whenever it says something else.
+// watcher shows a status again whenever it says something else.
 type watcher struct {
 	view   *statusView
 	out    *report.Terminal
@@ -80,7 +80,7 @@ func watchStatus(cmd *cobra.Command, v *statusView, out *report.Terminal, timeou
 	return w.last.state
 }
 
-// run watches until its context ends, or something is wrong that waiting does not mend.
+// run watches until its context ends, or something is wrong that waiting does not fix.
 func (w *watcher) run(ctx context.Context) error {
 	v := w.view
 	f := &follower{options: v.options, client: v.client, namespace: v.namespace, name: v.name, out: w.out}
@@ -173,7 +173,7 @@ func (w *watcher) show(next frame) error {
 	return err
 }
 
-// fit draws the last status anew where the terminal has another size now.
+// fit draws the last status again where the terminal has another size now.
 func (w *watcher) fit() error {
 	if w.screen == nil || w.last == nil || !w.screen.resized() {
 		return nil

@@ -36,7 +36,7 @@ const managerUser = "system:serviceaccount:commgroup-system:commgroup-manager"
 // asProcess in the environment makes the test's program a manager: one process can be one manager only.
 const asProcess = "COMMGROUP_TEST_IS_MANAGER"
 
-// always is everything that a person may not leave out.
+// always is everything that a user may not leave out.
 var always = []string{"--agent-image=commgroup-agent:dev", "--metrics-port=0", "--leader-elect=false"}
 
 func TestMain(m *testing.M) {

@@ -24,7 +24,7 @@ const (
 // errUnanswered marks an error that says nothing but that the API server did not answer.
 var errUnanswered = errors.New("the API server did not answer")
 
-// unanswered says whether to try again may help. NotFound and Forbidden are answers: they stand until a person acts.
+// unanswered says whether to try again may help. NotFound and Forbidden are answers: they stand until a user acts.
 func unanswered(err error) bool {
 	return err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 }

@@ -40,7 +40,7 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// TestAcceptanceWords: what a person must do next depends on how far off the nodes are.
+// TestAcceptanceWords: what a user must do next depends on how far off the nodes are.
 func TestAcceptanceWords(t *testing.T) {
 	g := testkit.Group()
 	g.Spec.RanksPerNode = 16
@@ -79,7 +79,7 @@ func TestAcceptedSaysThatTheMeshDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestAcceptedSaysThatNoGroupWillForm: where too few members have the GPUs, a person learns it before hours of runs,
+// TestAcceptedSaysThatNoGroupWillForm: where too few members have the GPUs, a user learns it before hours of runs,
 // with the cure.
 func TestAcceptedSaysThatNoGroupWillForm(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -45,7 +45,7 @@ type Input struct {
 type Comparison struct {
 	// Key that the run measured under; empty with why where there is no one key.
 	Key, why string
-	// anew: a person has the baseline begin with this run.
+	// again: a user has the baseline begin with this run.
 	anew bool
 	// present are the run's own series, in the order of their worth.
 	present []point
@@ -291,8 +291,8 @@ func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples 
 	return samples[max(0, len(samples)-(maxSamples-1)):], ptr.Deref(b.Series[i].BestMBps, 0)
 }
 
-// Missing says whether a baseline is asked for, and the run could be held against none; where a person has it begin
-// anew, none is missed.
+// Missing says whether a baseline is asked for, and the run could be held against none; where a user has it begin
+// again, none is missed.
 func (c *Comparison) Missing() bool {
 	return !c.anew && len(c.Checks) > 0 && !slices.ContainsFunc(c.Checks, func(check v1alpha1.PerformanceCheck) bool { return check.State != v1alpha1.CheckNotMeasured })
 }

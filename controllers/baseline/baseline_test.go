@@ -393,7 +393,7 @@ func TestFailedMemberHidesNoRegression(t *testing.T) {
 	}
 }
 
-// TestNewNormalOfAnEarlierGroup: the annotation stands in a manifest, and the group was made anew since.
+// TestNewNormalOfAnEarlierGroup: the annotation stands in a manifest, and the group was re-created since.
 func TestNewNormalOfAnEarlierGroup(t *testing.T) {
 	in := lossInput(300_000, 100_000, 200_000, 200_000, 200_000)
 	in.Run.ID, in.Run.Number = "1-6", 6

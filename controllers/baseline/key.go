@@ -23,7 +23,7 @@ func runKey(in Input) (key, why string) {
 	return keyOf(in.Outcomes)
 }
 
-// beginsAnew says whether a person has the baseline begin with this run: by an annotation with the id of a run, from
+// beginsAnew says whether a user has the baseline begin with this run: by an annotation with the id of a run, from
 // which on the first one that passes is the first of the new baseline. An id that this group has not had lately is of a
 // group of that name that was deleted, whose manifest kept the annotation.
 func beginsAnew(group *state.Group, run *v1alpha1.GroupRunStatus) bool {

@@ -122,7 +122,7 @@ func boundRun(group *state.Group, status *state.Status) {
 
 // lastCuts give up a part of one list each time they are called, in the order in which the lists are missed least;
 // false once nothing more of theirs may go. What past runs left, the history and the baseline, goes after all that a
-// new run shows anew.
+// new run shows again.
 func lastCuts(status *state.Status, ended bool, judged []int64) []func() bool {
 	cuts := []func() bool{
 		func() bool { return halve(&status.Advice, 0) },

@@ -142,8 +142,8 @@ func decideSpan(state *runState, outcomes []judge.Outcome, in Input) {
 	}
 }
 
-// settleVerdict writes the verdict of a finished run, anew each time, from the children. Where it becomes worse than it
-// was, it gives the node that it rests on.
+// settleVerdict writes the verdict of a finished run, again each time, from the children. Where it becomes worse than
+// it was, it gives the node that it rests on.
 func settleVerdict(
 	run *v1alpha1.GroupRunStatus,
 	outcomes []judge.Outcome,

@@ -34,7 +34,7 @@ type nodeState struct {
 	closure *v1alpha1.RunClosure
 	// stale: the report or closure no longer counts, since the node changed; found: the same, where it was found just now.
 	stale, found *v1alpha1.RunStaleness
-	// exhausted: so it is, but the result was bad too often in a row to be measured anew by itself.
+	// exhausted: so it is, but the result was bad too often in a row to be measured again by itself.
 	exhausted *v1alpha1.RunStaleness
 	// moved: the node is not done, and is not what it was when its last result was measured, or that is not known.
 	moved bool
@@ -72,11 +72,11 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 	}
 }
 
-// runAgain is the next step where nothing but a new run can tell whether the cause is mended: nothing starts one by
+// runAgain is the next step where nothing but a new run can tell whether the cause is fixed: nothing starts one by
 // itself.
 func runAgain(group *state.Group) string { return "Once it is mended, " + runs.Ask(group) + "." }
 
-// runByItself is the next step where the controller sees for itself that the cause is mended.
+// runByItself is the next step where the controller sees for itself that the cause is fixed.
 const runByItself = "Once it is mended, a run of the node starts by itself."
 
 // stepNode works out where the run is on one node. Every wait in it has a deadline, so that a run always ends.

@@ -40,7 +40,7 @@ func (n *nodeState) recall(a *v1alpha1.RunAssignment, in Input) {
 }
 
 // recovered says whether the run ended on the node for want of GPUs, of its monitor or of its CommTask, and all are
-// there now. Where that has happened too often in a row, a person has to ask.
+// there now. Where that has happened too often in a row, a user has to ask.
 func (n *nodeState) recovered(in Input) bool {
 	a := runs.AssignmentOf(n.commTask)
 	if a == nil {
@@ -157,5 +157,5 @@ func staleEvent(nodes []nodeState) []decision.Event {
 		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s (%s)", words.SomeNames(names, 5), words.OfFirst(first.Message, names), first.Reason), 1000)}}
 }
 
-// MaxRepeats bounds how often a bad result is measured anew by itself: a run may be what makes the node reboot.
+// MaxRepeats bounds how often a bad result is measured again by itself: a run may be what makes the node reboot.
 const MaxRepeats = 2

@@ -142,7 +142,7 @@ func evaluate(out *runState, run *v1alpha1.GroupRunStatus, in Input) {
 }
 
 // participants are the nodes of the run. While the members are the ones that the run started with, they are the
-// members; after a change, the nodes with an assignment that counts. A node that left, or was made anew, stays in the
+// members; after a change, the nodes with an assignment that counts. A node that left, or was re-created, stays in the
 // run as lost until the run ends.
 func participants(run *v1alpha1.GroupRunStatus, in Input) []nodeState {
 	nodes := make([]nodeState, 0, len(in.Members))

@@ -119,7 +119,7 @@ func (in *Input) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes [
 	return names, runWait{why, until}
 }
 
-// dueFor is the trigger in words: that a person asks for the run, too, is told beside one that goes first. A run of
+// dueFor is the trigger in words: that a user asks for the run, too, is told beside one that goes first. A run of
 // some nodes is not the one that was asked for.
 func dueFor(in Input, trigger string) string {
 	if asked(in) && trigger != state.TriggerRequested && trigger != state.TriggerNodesChanged {

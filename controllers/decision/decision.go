@@ -40,7 +40,7 @@ type Member struct {
 
 // Event is a Kubernetes Event to send once the status is written.
 type Event struct {
-	// Warning says whether a person should look.
+	// Warning says whether a user should look.
 	Warning bool
 	Reason  string
 	// Action that was taken or failed, CamelCase.

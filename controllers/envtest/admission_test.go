@@ -123,7 +123,7 @@ func TestOneRunOnANode(t *testing.T) {
 	w.must(admin.Delete(w.ctx, second.group))
 }
 
-// TestBudgetHolds: a run that does not fit into the day waits and says until when; a person's request runs, and counts.
+// TestBudgetHolds: a run that does not fit into the day waits and says until when; a user's request runs, and counts.
 func TestBudgetHolds(t *testing.T) {
 	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) { g.Spec.Run.MaxGPUMinutesPerDay = 20 })
 	w.settle()

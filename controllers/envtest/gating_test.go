@@ -147,7 +147,7 @@ func TestGatingMarksANodeUntilItPasses(t *testing.T) {
 		t.Error("a steady group writes to the node")
 	}
 
-	// The same cause once more is no news; a person's hand is put right.
+	// The same cause once more is no news; a user's hand is put right.
 	w.again("1")
 	w.measure(bad)
 	if now := w.wantMarks(bad, "failed"); now.ResourceVersion != marked.ResourceVersion {

@@ -449,7 +449,7 @@ func (w *world) wantCondition(kind string, status metav1.ConditionStatus, reason
 	}
 }
 
-// update changes the group's spec or metadata as a person would.
+// update changes the group's spec or metadata as a user would.
 func (w *world) update(change func(*v1alpha1.CommGroup)) {
 	w.Helper()
 	w.refresh()

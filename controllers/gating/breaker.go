@@ -49,7 +49,7 @@ func (b *breaker) measured() int { return min(b.members, max(b.failed+b.passed, 
 func (b *breaker) tooMany() bool { return b.failed > b.allowed(b.measured()) }
 
 // open says whether no further node is marked. An open breaker closes by results alone, of a run that is over: a run
-// that begins takes all results away, and a reboot its node's, and neither shows that the cause is mended.
+// that begins takes all results away, and a reboot its node's, and neither shows that the cause is fixed.
 func (b *breaker) open() bool { return b.tooMany() || b.wasOpen && !b.cleared() }
 
 func (b *breaker) cleared() bool {

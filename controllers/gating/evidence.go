@@ -54,7 +54,7 @@ const (
 	stepLift // withdraw the statement
 )
 
-// table has a step for each pair of a node's statement and what happened. docs/gating.md shows it to people.
+// table has a step for each pair of a node's statement and what happened. docs/gating.md shows it to users.
 var table = [evidenceCount][heldCount]nextStep{
 	seenOff:          {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
 	seenLeft:         {heldNone: stepKeep, heldPass: stepLift, heldFail: stepLift},
@@ -232,7 +232,7 @@ func (g *look) meshPassed() bool {
 	return stage.MeshPassed(g.in.Group.Spec.Mesh, g.in.Span.Tests)
 }
 
-// heldAgain says whether what a Fail statement rests on was looked at again: where a node was slow beside others, or
+// heldAgain says whether what a Fail statement rests on was checked again: where a node was slow beside others, or
 // lost bandwidth, it takes others, or a baseline, to say that it no longer is.
 func (g *look) heldAgain(j *judged) bool {
 	if j.own == nil || j.own.Verdict != v1alpha1.VerdictFail {

@@ -18,7 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-// Change is what a write tells people.
+// Change is what a write tells users.
 type Change int
 
 // The changes.

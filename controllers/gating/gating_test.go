@@ -78,7 +78,7 @@ func (in *Input) holdsFor(t *testing.T, i int, verdict v1alpha1.Verdict, reason 
 	in.Nodes[i] = *marked(t, &in.Nodes[i], map[string]string{g.key: s.String()}, testkit.Now)
 }
 
-// did is what gate does to node i: fail, pass, lift or "" for nothing; with ! where people are told.
+// did is what gate does to node i: fail, pass, lift or "" for nothing; with ! where users are told.
 func did(r *Result, in *Input, i int) string {
 	for _, m := range r.Marks {
 		if m.Node.Name != in.Nodes[i].Name {
@@ -330,7 +330,7 @@ func TestEveryPairOfStatementAndEvidence(t *testing.T) {
 	}
 }
 
-// TestTheTableIsWhole: no pair is undecided, and docs/gating.md shows people the same table.
+// TestTheTableIsWhole: no pair is undecided, and docs/gating.md shows users the same table.
 func TestTheTableIsWhole(t *testing.T) {
 	page, err := os.ReadFile("../../docs/gating.md")
 	if err != nil {

@@ -87,7 +87,7 @@ func (s *Statement) String() string {
 	return string(data)
 }
 
-// exempt says whether a person keeps gating from the node.
+// exempt says whether a user keeps gating from the node.
 func exempt(annotations map[string]string) bool {
 	value, ok := annotations[v1alpha1.AnnotationGatingExempt]
 	return ok && value != "false"

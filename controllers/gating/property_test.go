@@ -22,7 +22,7 @@ import (
 
 // TestGatingInvariants plays random histories of two groups on the same ten nodes: verdicts, reboots, replaced nodes
 // and GPUs, exemptions, runs that begin and end, members that come and go, changes of mode, actions and bound, and
-// people's hands on marks. After each step of a group:
+// users's hands on marks. After each step of a group:
 //   - no more of its members carry its new mark than the bound allows, and with the breaker open none is added;
 //   - an open breaker closes by results of a run that is over alone;
 //   - a mark is added only to a node that failed, and lifted only by what may lift it;

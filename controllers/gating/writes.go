@@ -16,7 +16,7 @@ import (
 //
 // The first holds the version that was read, since a merge patch replaces the list of taints as a whole: a taint that
 // someone else set meanwhile must not be lost. The second merges by the conditions' types and holds the UID, so that a
-// Node made anew under the name is left alone.
+// Node re-created under the name is left alone.
 func Patches(node *corev1.Node, annotations map[string]*string, now time.Time) (object, status []byte, err error) {
 	next := maps.Clone(node.Annotations)
 	if next == nil {

@@ -12,7 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/testkit"
 )
 
-// TestRepairs: what someone changed by hand is put back; a statement that nobody can read is written anew or lifted.
+// TestRepairs: what someone changed by hand is put back; a statement that nobody can read is written again or lifted.
 func TestRepairs(t *testing.T) {
 	in := gateWorld()
 	in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)

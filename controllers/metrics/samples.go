@@ -1,5 +1,5 @@
 // Package metrics shows CommGroups and their members as Prometheus metrics: the manager's part of the contract in
-// internal/metrics. They are made anew from the status at each scrape, so that a deleted object leaves nothing behind.
+// internal/metrics. They are made from the status at each scrape, so that a deleted object leaves nothing behind.
 package metrics
 
 import (

@@ -42,7 +42,7 @@ func givenUpAt(pod *corev1.Pod) time.Time {
 const maxGraceSeconds = math.MaxInt64 / int64(time.Second)
 
 // FreeAt is when the last of a node's pods that hold its GPUs is given up, as far as they were told to end; such a
-// pod's own grace counts first. One that was not told is looked at again after StuckAfter.
+// pod's own grace counts first. One that was not told is checked again after StuckAfter.
 func FreeAt(pods []*corev1.Pod, now time.Time) time.Time {
 	at := now
 	for _, pod := range pods {

@@ -53,7 +53,7 @@ type Publication struct {
 	ConfigMap *corev1.ConfigMap
 	LookUp    bool
 	Remove    []string
-	// Events to send, and when to look again without one.
+	// Events to send, and when to check again without one.
 	Events []decision.Event
 	WakeAt time.Time
 }

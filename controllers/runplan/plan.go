@@ -62,7 +62,7 @@ func ThresholdsOf(b *v1alpha1.BenchmarkSpec, span v1alpha1.Span) []v1alpha1.Thre
 	return out
 }
 
-// references and Repeats leave the usual values out, as plans before there was a choice did: they start no run anew.
+// references and Repeats leave the usual values out, as plans before there was a choice did: they start no run again.
 func references(m v1alpha1.JudgingMode) v1alpha1.JudgingMode {
 	if m == v1alpha1.JudgingEnforce {
 		return ""
@@ -90,7 +90,7 @@ func Sizes(b *v1alpha1.BenchmarkSpec) []int64 {
 	return sizes
 }
 
-// Placements leaves the usual placement out, as plans before there was a choice did: it starts no run anew.
+// Placements leaves the usual placement out, as plans before there was a choice did: it starts no run again.
 func Placements(asked []v1alpha1.Placement) []v1alpha1.Placement {
 	if !slices.Contains(asked, v1alpha1.InPlace) {
 		return nil

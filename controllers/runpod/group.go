@@ -62,7 +62,7 @@ func setNetwork(pod *corev1.Pod, ranks *corev1.Container, network *v1alpha1.Netw
 		// ClusterFirst means the node's resolver on the node's network, which does not know the API server's name.
 		pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 	case v1alpha1.NetworkMultus:
-		// A person's own annotation would take networks away that the group asks for.
+		// A user's own annotation would take networks away that the group asks for.
 		pod.Annotations[MultusAnnotation] = strings.Join(network.MultusNetworks, ",")
 	}
 	// On the node's network the kubelet refuses the pod that would change the node.

@@ -27,7 +27,7 @@ type Config struct {
 	DefaultRuntimeImage, RunPriorityClass string
 }
 
-// ForNode is the pod that holds a node's GPUs for one run. The person's runtime image runs; the agent's binary is
+// ForNode is the pod that holds a node's GPUs for one run. The user's runtime image runs; the agent's binary is
 // copied in. It goes through the scheduler, which knows which GPUs are free.
 func ForNode(group *state.Group, ct *v1alpha1.CommTask, runID string, cfg Config) *corev1.Pod {
 	spec, overrides := &group.Spec, &group.Spec.Runtime.Pod

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// BusyPoll is how often a node that others use is looked at again: the end of their pods is no event of this group's.
+	// BusyPoll is how often a node that others use is checked again: the end of their pods is no event of this group's.
 	BusyPoll = 15 * time.Second
 	// MaxLooks is the most nodes whose pods are listed in one reconcile; one that was busy is not listed again within
 	// BusyPoll.

@@ -194,7 +194,7 @@ func (g *members) sessions() map[string]*v1alpha1.SessionAssignment {
 			continue
 		}
 		if g.letGo(s) || s.session != nil && s.session.State == v1alpha1.SessionClosed {
-			// What is ended stays so: a decision on an old read must not open it again.
+			// What is ended stays so: a decision on a stale read must not open it again.
 			s.next.State, s.next.Task = v1alpha1.SessionClosed, nil
 			if s.session == nil {
 				continue

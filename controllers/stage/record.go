@@ -58,7 +58,7 @@ const MaxTests = 160
 // MaxSetBytes bounds the sets of these tests all together.
 const MaxSetBytes = 12 << 10
 
-// testID names a test for people and tasks: group-2, localize-3-1, mesh-dp-1. Nothing reads it.
+// testID names a test for users and tasks: group-2, localize-3-1, mesh-dp-1. Nothing reads it.
 func testID(t *v1alpha1.SpanTest) string {
 	switch t.Kind {
 	case v1alpha1.TestMesh:

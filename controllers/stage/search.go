@@ -94,7 +94,7 @@ func (g *machine) search() {
 	l.Rounds, l.Tests = int32(round), l.Tests+int32(len(step.Tests))
 }
 
-// TestsReserve is left in the status for what follows a search: the group formed anew, and its pairs.
+// TestsReserve is left in the status for what follows a search: the group formed again, and its pairs.
 const TestsReserve = 16
 
 // endSearch ends the search before its end: what the tests so far prove is named all the same.

@@ -319,10 +319,10 @@ func (g *machine) evaluateOpen() roundState {
 	return roundClosed
 }
 
-// MaxGroupTests bounds how often the group is formed in one run: with each lost member or culprit it is formed anew.
+// MaxGroupTests bounds how often the group is formed in one run: with each lost member or culprit it is formed again.
 const MaxGroupTests = 8
 
-// regroup forms the group anew without those that fell out.
+// regroup forms the group again without those that fell out.
 func (g *machine) regroup() {
 	if g.tooFew() {
 		return

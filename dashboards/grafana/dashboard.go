@@ -31,7 +31,7 @@ type variable struct {
 	name, label string
 	// of is the selector whose values are offered.
 	of string
-	// many lets a person choose several and all.
+	// many lets a user choose several and all.
 	many bool
 }
 

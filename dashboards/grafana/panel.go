@@ -26,7 +26,7 @@ const (
 	count     = "short"
 )
 
-// panel is what a person sees of some queries.
+// panel is what a user sees of some queries.
 type panel struct {
 	kind               kind
 	title, description string

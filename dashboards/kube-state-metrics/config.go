@@ -35,7 +35,7 @@ var resources = map[string]resource{
 		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}},
 		info:   map[string][]string{"uid": {"metadata", "uid"}, "span": {"spec", "span"}, "effective": {"status", "effective"}, "run_trigger": {"status", "run", "trigger"}},
 		roots:  []string{"spec.run.state", "spec.ranksPerNode", "status"},
-		// The stage of a run is for people, and changes with each test; moved is the controller's memory, which Validated
+		// The stage of a run is for users, and changes with each test; moved is the controller's memory, which Validated
 		// tells.
 		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
 	},
@@ -43,7 +43,7 @@ var resources = map[string]resource{
 		prefix: "kube_commnode",
 		labels: map[string][]string{"node": {"metadata", "name"}},
 		info:   map[string][]string{"gpu_model": {"status", "facts", "gpuModel"}, "rocm_version": {"status", "facts", "rocm", "version"}, "driver_version": {"status", "facts", "driver", "version"}},
-		// 12,500 nodes: the counts and times that a person asks for, no more.
+		// 12,500 nodes: the counts and times that a user asks for, no more.
 		roots: []string{"status.facts.gpuCount", "status.facts.observedTime", "status.facts.origin"},
 	},
 	"CommTask": {

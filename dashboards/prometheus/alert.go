@@ -11,7 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/metrics"
 )
 
-// Severities of alerts: critical wants a person now, warning in working hours.
+// Severities of alerts: critical wants a user now, warning in working hours.
 const (
 	Critical = "critical"
 	Warning  = "warning"

@@ -22,7 +22,7 @@ const (
 )
 
 // reasonOfReady looks the present reason up when the alert is written, so that a change of the reason does not start
-// the waiting anew.
+// the waiting again.
 var reasonOfReady = "{{ with printf \"" + metrics.ConditionReason.Name + "{type='Ready',group_namespace='%s',group='%s'}\" $labels.group_namespace $labels.group | query }}" +
 	"{{ . | first | label \"reason\" }}{{ else }}unknown{{ end }}"
 

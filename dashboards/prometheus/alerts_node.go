@@ -125,7 +125,7 @@ func agentReportFailing() Alert {
 func agentScanStale() Alert {
 	return Alert{
 		Name: "CommGroupAgentScanStale", Severity: Warning, For: 5 * time.Minute,
-		// By the node's clock: clocks that are minutes apart fire it too, and should be mended as well. A monitor scans at
+		// By the node's clock: clocks that are minutes apart fire it too, and should be fixed as well. A monitor scans at
 		// half of the time that its report holds, or sooner.
 		Expr:        fmt.Sprintf("time() - %s > 300 + %s", promql.NodeMax(promql.Of(metrics.AgentScan)), promql.NodeMax(promql.Of(metrics.AgentValid))),
 		Summary:     "The monitor on " + onNode + " no longer scans",

@@ -32,7 +32,7 @@ func errorReasons() []string {
 	}, toMend(network)...)
 }
 
-// toMend are the reasons of sections that a person has to do something about.
+// toMend are the reasons of sections that a user has to do something about.
 func toMend(sections ...string) []string {
 	var out []string
 	for _, s := range reasons.All() {

@@ -117,7 +117,7 @@ func Gain(matches ...Match) string {
 // Baseline is the variant that the others are held against.
 const Baseline = "Baseline"
 
-// OutOfWork are the groups that a person suspended: what is due there is not late.
+// OutOfWork are the groups that a user suspended: what is due there is not late.
 func OutOfWork() string {
 	return Max(Of(metrics.ConditionReason, Is(metrics.LabelType, "Running"), Is(metrics.LabelReason, "Suspended")))
 }

@@ -145,7 +145,7 @@ func schemaOf(v *value) map[string]any {
 		for _, child := range v.children {
 			key := child.path[len(child.path)-1]
 			properties[key] = schemaOf(child)
-			// Helm drops what a person sets to null: a template would then find nothing where it expects the default.
+			// Helm drops what a user sets to null: a template would then find nothing where it expects the default.
 			if child.node.Tag != "!!null" {
 				required = append(required, key)
 			}

@@ -50,7 +50,7 @@ func build(t *testing.T, dir string, environment ...string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "./build.sh", dir)
 	cmd.Env = append(os.Environ(), environment...)
-	// Ended as a person would end it, so that it removes its storage.
+	// Ended as a user would end it, so that it removes its storage.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()

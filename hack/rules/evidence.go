@@ -5,7 +5,7 @@ package rules
 
 import "github.com/quasilyte/go-ruleguard/dsl"
 
-// typedEvidence: sentences, ids and names of steps are for people. Code that needs to know what is in one takes it from
+// typedEvidence: sentences, ids and names of steps are for users. Code that needs to know what is in one takes it from
 // a typed field; only what renders, and parsers of foreign text, look into them.
 func typedEvidence(m dsl.Matcher) {
 	m.Match(

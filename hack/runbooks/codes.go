@@ -2,7 +2,7 @@ package main
 
 import "rcclx.io/commgroup-operator/api/v1alpha1"
 
-// codes are those of problems that a node's monitor finds. A culprit carries such a code as its reason, and people look
+// codes are those of problems that a node's monitor finds. A culprit carries such a code as its reason, and users look
 // for it here.
 var codes = []string{
 	v1alpha1.ProblemSysfsUnreadable, v1alpha1.ProblemDriverNotLoaded, v1alpha1.ProblemNoGPUs, v1alpha1.ProblemMixedModels,

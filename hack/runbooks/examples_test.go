@@ -143,7 +143,7 @@ func explained(text string, all []format) int {
 }
 
 // TestExamplesAreTheCodes: an example of a message is what the code writes, with names and figures put in, so that a
-// reader finds it by search; a message that is worded anew has to take its example along.
+// reader finds it by search; a message that is worded again has to take its example along.
 func TestExamplesAreTheCodes(t *testing.T) {
 	all := formats(t)
 	if len(all) < 1000 {

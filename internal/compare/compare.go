@@ -49,7 +49,7 @@ type Row struct {
 
 // Series is one series of both runs.
 type Series struct {
-	// Name for people, for example "AllReduce BFloat16 Baseline", with the dimension for results over several nodes.
+	// Name for users, for example "AllReduce BFloat16 Baseline", with the dimension for results over several nodes.
 	Name string `json:"name"`
 	Rows []Row  `json:"rows"`
 	// WrongA and WrongB are elements that were wrong.

@@ -131,7 +131,7 @@ func badge(text string, t tone) cell {
 	return cell{Text: text, Tone: t}
 }
 
-// when is a time as people on call read it, with its age.
+// when is a time as users on call read it, with its age.
 func when(t, now time.Time) string {
 	if t.IsZero() {
 		return unknown

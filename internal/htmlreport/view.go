@@ -203,7 +203,7 @@ func gating(s *state.Status) string {
 	return strings.Join(parts, "; ")
 }
 
-// specText is the spec as a person would write it.
+// specText is the spec as a user would write it.
 func specText(g *state.Group) string {
 	out, err := yaml.Marshal(g.Spec)
 	if err != nil {

@@ -54,7 +54,7 @@ func Find(reason string) []Entry {
 	return found
 }
 
-// NextStep is the first next step that a person can take by the page, without markup; "" where it has none.
+// NextStep is the first next step that a user can take by the page, without markup; "" where it has none.
 func NextStep(reason string) string {
 	for _, e := range Find(reason) {
 		if next := Plain(e.Next); next != "" && next != "none" {

@@ -1,4 +1,4 @@
-// Package report prints CommGroups and their members for people: the kubectl plugin and the demo share it. It shows
+// Package report prints CommGroups and their members for users: the kubectl plugin and the demo share it. It shows
 // units in each heading, says plainly where numbers are simulated, and prints "-" for what is not known, never zero.
 package report
 
@@ -16,7 +16,7 @@ const unknown = "-"
 // byteCount is a number of bytes as logs and statuses have it, such as 16777216 B.
 var byteCount = regexp.MustCompile(`\b([0-9]{4,18}) (B|bytes)\b`)
 
-// Sizes is text with the sizes in it as people write them: 16 MiB for 16777216 B.
+// Sizes is text with the sizes in it as users write them: 16 MiB for 16777216 B.
 func Sizes(text string) string {
 	return byteCount.ReplaceAllStringFunc(text, func(found string) string {
 		count, _, _ := strings.Cut(found, " ")

@@ -51,7 +51,7 @@ func Tasks(members []Member) []v1alpha1.CommTask {
 	return out
 }
 
-// NodesRole is the ClusterRole for people who may read CommNodes, which are cluster-scoped.
+// NodesRole is the ClusterRole for users who may read CommNodes, which are cluster-scoped.
 const NodesRole = "commgroup-node-viewer"
 
 const (

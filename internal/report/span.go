@@ -166,7 +166,7 @@ func SpanResults(w io.Writer, group *state.Group) error {
 	return spanResults(w, group.Status.Span.Results)
 }
 
-// StepName names a step, with sizes as people read them; unknown where there is none.
+// StepName names a step, with sizes as users read them; unknown where there is none.
 func StepName(s *v1alpha1.Step) string {
 	if s == nil {
 		return unknown

@@ -9,7 +9,7 @@ import (
 	"github.com/fatih/color"
 )
 
-// Terminal is a writer that people look at: what is printed to it is coloured and fits its width. What is printed to
+// Terminal is a writer that users look at: what is printed to it is coloured and fits its width. What is printed to
 // any other writer is plain text, the same everywhere.
 type Terminal struct {
 	io.Writer

@@ -11,7 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
-// TestLine is one test of the group's stage as people read it.
+// TestLine is one test of the group's stage as users read it.
 type TestLine struct {
 	ID string
 	// Set are the indexes of the members that took part, without those that the group had gone on without by then.

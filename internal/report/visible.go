@@ -13,7 +13,7 @@ import (
 
 // What a status says is partly written by nodes, and a node that was taken over may write what a terminal obeys:
 // sequences that move the cursor, set its title or its clipboard, or turn the direction of text. A Terminal prints each
-// such character as an escape that people see (\u001b). Colours of our own are marked in what is written to it, by a
+// such character as an escape that users see (\u001b). Colours of our own are marked in what is written to it, by a
 // word that nobody can know beforehand.
 
 // paintMark begins and ends what is painted; a tone's digit, or '.', follows.

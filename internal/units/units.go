@@ -1,4 +1,4 @@
-// Package units writes sizes, times and bandwidths for people, and the turns of phrase that messages share, in one way
+// Package units writes sizes, times and bandwidths for users, and the turns of phrase that messages share, in one way
 // everywhere: in tables without the unit, which stands in the heading, and in messages with it.
 package units
 

@@ -74,7 +74,7 @@ func (e *Engine) Join(id []byte, nonBlocking bool, deadline time.Duration) error
 	return e.explainInit(e.settle(call, result, l), id)
 }
 
-// explainInit adds to an error of init what a person needs to find its cause.
+// explainInit adds to an error of init what a user needs to find its cause.
 func (e *Engine) explainInit(err error, id []byte) error {
 	var deadline *DeadlineError
 	var call *CallError

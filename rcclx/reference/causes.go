@@ -52,7 +52,7 @@ type Symptom struct {
 	Warnings []Warning
 	// Throttled tells which GPUs were throttled and for what; empty where none was or it is not known.
 	Throttled string
-	// Env are names of a person's own variables in the ranks.
+	// Env are names of a user's own variables in the ranks.
 	Env []string
 	// VersionCode of the library, as rcclx.LibraryInfo has it.
 	VersionCode int

@@ -29,10 +29,10 @@ const (
 	NotMeasured State = "NotMeasured"
 )
 
-// SourceSpec is where a person's own thresholds come from.
+// SourceSpec is where a user's own thresholds come from.
 const SourceSpec = "spec"
 
-// Threshold is a person's least bus bandwidth for one kind of measurement. What is empty or zero in Place matches
+// Threshold is a user's least bus bandwidth for one kind of measurement. What is empty or zero in Place matches
 // anything.
 type Threshold struct {
 	Key   Key
@@ -184,7 +184,7 @@ func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 	return differs, unknown
 }
 
-// names says whether a person's word is that of the place: without regard to case, and of a partition mode SPX/NPS1 one
+// names says whether a user's word is that of the place: without regard to case, and of a partition mode SPX/NPS1 one
 // half will do.
 func names(want, have string) bool {
 	compute, memory, parted := strings.Cut(have, "/")

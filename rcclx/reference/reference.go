@@ -1,4 +1,4 @@
-// Package reference says whether a bus bandwidth is normal: it holds measurements against a person's thresholds and
+// Package reference says whether a bus bandwidth is normal: it holds measurements against a user's thresholds and
 // against published marks. A mark counts only for exactly what it was published for: collective, datatype, size,
 // placement, statistic, GPU model, partition mode, ranks, nodes and transport. It takes values and gives values: no
 // I/O, no clock.

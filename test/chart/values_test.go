@@ -297,7 +297,7 @@ func TestNullIsRefused(t *testing.T) {
 	}
 }
 
-// TestImagesThatWork: what a person may rightly write as an image is not refused.
+// TestImagesThatWork: what a user may rightly write as an image is not refused.
 func TestImagesThatWork(t *testing.T) {
 	for _, c := range []struct{ values, want string }{
 		{"global: {imageRegistry: 'registry.example:5000/mirror/'}", "registry.example:5000/mirror/commgroup-manager:dev"},

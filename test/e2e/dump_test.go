@@ -16,7 +16,7 @@ const (
 	dumpLines    = "60"
 )
 
-// dump prints what a person needs to see why a step failed: pods, events, groups, the managers' and monitors' logs, and
+// dump prints what a user needs to see why a step failed: pods, events, groups, the managers' and monitors' logs, and
 // the end of the nodes' own logs.
 func (e *env) dump(t *testing.T) {
 	t.Helper()

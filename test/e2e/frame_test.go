@@ -28,7 +28,7 @@ const (
 	operatorNamespace = "commgroup-system"
 	releaseName       = "commgroup"
 	chartPath         = "charts/commgroup-operator"
-	// runtimeImage stands for a person's ROCm image; agentImage and managerImage are the product's.
+	// runtimeImage stands for a user's ROCm image; agentImage and managerImage are the product's.
 	runtimeImage = "rocm-sim:dev"
 	nodeCount    = 3
 	// shortDeadline is for a command or a change that takes seconds on a quiet machine; runDeadline for a run with its

@@ -25,7 +25,7 @@ import (
 // names.
 const imageRegistry = "docker.io/library"
 
-// testQuickstart runs the README's quickstart word for word, as a person's shell would, and then takes all of it away
+// testQuickstart runs the README's quickstart word for word, as a user's shell would, and then takes all of it away
 // again.
 func testQuickstart(t *testing.T, e *env) {
 	readme, err := os.ReadFile(filepath.Join(e.Repo, "README.md"))

@@ -92,7 +92,7 @@ func asked(t *testing.T, root string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// TestOnlyWhatIsMissingIsInstalled: a package that is named beside the missing ones can make apt remove what a person
+// TestOnlyWhatIsMissingIsInstalled: a package that is named beside the missing ones can make apt remove what a user
 // has, as Debian's containerd does with Docker's.
 func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 	needs := []string{"containerd", "ctr", "runc", "buildah", "ip", "iptables", "conntrack", "promtool", "prometheus"}

@@ -87,7 +87,7 @@ func TestSkipIsForWhatTheMachineCannotDo(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOwnClusterIsEnded: two people, or two terminals, in one checkout.
+// TestOnlyTheOwnClusterIsEnded: two users, or two terminals, in one checkout.
 func TestOnlyTheOwnClusterIsEnded(t *testing.T) {
 	t.Run("while another run is there", func(t *testing.T) {
 		root := e2eSandbox(t, "0", ":")

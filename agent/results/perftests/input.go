@@ -71,7 +71,7 @@ type prefixNumber struct {
 	names bool
 }
 
-// see takes the prefix of a line. Where a run starts, numbers may begin anew.
+// see takes the prefix of a line. Where a run starts, numbers may begin again.
 func (x prefixes) see(prefix string, starts bool) {
 	text := timestamps.ReplaceAllString(prefix, "")
 	found := prefixNumbers.FindAllString(text, -1)

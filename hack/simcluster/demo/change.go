@@ -129,7 +129,7 @@ func (w watches) drain(a *Aftermath, elapsed time.Duration) (lines []string, err
 	return lines, err
 }
 
-// replaceTree puts a tree made anew in the place of the one that the node shows. Each of its directories is exchanged
+// replaceTree puts a new tree in the place of the one that the node shows. Each of its directories is exchanged
 // at once, so that a monitor reads the old one or the new one; the old tree stays beside it, for a scan that is under
 // way.
 func replaceTree(root string, node nodetree.Node, why string) error {

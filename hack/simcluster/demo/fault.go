@@ -29,7 +29,7 @@ type Fault struct {
 	Setting string
 	// ROCm version of the node's tree; empty means the others'.
 	ROCm string
-	// Description for people.
+	// Description for users.
 	Description string
 	// Reasons that name the fault: of a culprit, or of the condition Compatible.
 	Reasons []string

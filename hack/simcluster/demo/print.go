@@ -22,7 +22,7 @@ type section struct {
 	print func() error
 }
 
-// print shows what a person wants to see of the group.
+// print shows what a user wants to see of the group.
 func (d *demo) print(ctx context.Context, group *state.Group) error {
 	var tasks v1alpha1.CommTaskList
 	if err := d.client.List(ctx, &tasks, client.InNamespace("default")); err != nil {

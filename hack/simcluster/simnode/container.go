@@ -222,7 +222,7 @@ func terminationMessage(c *corev1.Container, file, logPath string, exitCode int3
 }
 
 // writePodKubeconfig stands in for client-go's in-cluster configuration, whose path is fixed: same server, same
-// authority, and the pod's own token, read anew as it changes.
+// authority, and the pod's own token, read again as it changes.
 func writePodKubeconfig(path, server, tokenDir, namespace string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["in-cluster"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: filepath.Join(tokenDir, "ca.crt")}
