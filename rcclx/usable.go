@@ -13,6 +13,9 @@ import (
 // small values or its outliers.
 const MaxMeanErrorPPM = 62_500
 
+// ConfirmGainPercent is the least gain in latency over Baseline that confirms DDA.
+const ConfirmGainPercent = 5
+
 // Loss is what a setting does to data, so that a job cannot use its results as they are.
 type Loss string
 

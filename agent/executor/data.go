@@ -1,9 +1,7 @@
 package executor
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"rcclx.io/commgroup-operator/agent/preflight"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -65,91 +63,6 @@ func seenData(t Table, v rcclx.Variant, c rcclx.Collective, minBytes *int64) rcc
 	}
 	slices.Sort(seen.Missing)
 	return seen
-}
-
-// lossText says what was seen of a loss of FP8.
-func lossText(t Table, c rcclx.Collective, l rcclx.Loss, seen rcclx.DataSeen) string {
-	switch l {
-	case rcclx.LossWrongData:
-		return fmt.Sprintf("%d wrong elements", seen.WrongElements)
-	case rcclx.LossTail:
-		return fmt.Sprintf("counts that are no multiple of %d elements give %d wrong elements (library hazard): pad your buffers", rcclx.HazardMultiple(c, t.Ranks), seen.TailElements)
-	case rcclx.LossOverflow:
-		return overflow(t, c)
-	case rcclx.LossUnderflow:
-		return underflow(t, c)
-	}
-	return ""
-}
-
-// randomData are the kinds of data that are as models have them, and their names in a message.
-var randomData = []struct {
-	data rcclx.Data
-	name string
-}{{rcclx.DataActivations, "activations"}, {rcclx.DataGradients, "gradients"}, {rcclx.DataRounding, "values of one magnitude"}}
-
-// overflow says what FP8 made of values over its range.
-func overflow(t Table, c rcclx.Collective) string {
-	var out []string
-	for _, kind := range randomData {
-		var sum rcclx.CheckResult
-		for _, s := range t.Series {
-			if s.Key.Variant != rcclx.LowPrecision || s.Key.Collective != c {
-				continue
-			}
-			for _, cell := range s.Cells {
-				if x := cell.Check(kind.data); cell.Hazard == "" {
-					sum.CheckedElements += x.CheckedElements
-					sum.NaNElements += x.NaNElements
-					sum.OverflowElements += x.OverflowElements
-					sum.WrongElements += x.WrongElements - x.UnwrittenElements
-				}
-			}
-		}
-		var lost []string
-		if sum.NaNElements > 0 {
-			lost = append(lost, fmt.Sprintf("%d became NaN", sum.NaNElements))
-		}
-		if sum.OverflowElements > 0 {
-			lost = append(lost, fmt.Sprintf("%d became infinite or were clipped", sum.OverflowElements))
-		}
-		if len(lost) == 0 && sum.WrongElements > 0 {
-			lost = append(lost, fmt.Sprintf("%d are wrong", sum.WrongElements))
-		}
-		if len(lost) > 0 {
-			out = append(out, fmt.Sprintf("%s: of %d elements %s", kind.name, sum.CheckedElements, strings.Join(lost, " and ")))
-		}
-	}
-	return strings.Join(out, "; ") + ": FP8 casts without scaling, values over 240 (gfx942) or 448 (gfx950) leave its range"
-}
-
-// underflow says how far off FP8 is, on average, of the kind of data for which it is most.
-func underflow(t Table, c rcclx.Collective) string {
-	var worst int64
-	name, without := "", ""
-	for _, kind := range randomData {
-		var most, base int64
-		baseChecked := false
-		for _, s := range t.Series {
-			for _, cell := range s.Cells {
-				x := cell.Check(kind.data)
-				switch {
-				case s.Key.Collective != c || cell.Hazard != "":
-				case s.Key.Variant == rcclx.LowPrecision:
-					most = max(most, x.MeanRelativeErrorPPM)
-				case s.Key.Variant == rcclx.Baseline && x.CheckedElements > 0:
-					base, baseChecked = max(base, x.MeanRelativeErrorPPM), true
-				}
-			}
-		}
-		if most > worst {
-			worst, name, without = most, kind.name, ""
-			if baseChecked {
-				without = fmt.Sprintf(", %s without FP8", ppm(base))
-			}
-		}
-	}
-	return fmt.Sprintf("%s: mean error %s%s, usable up to %s: values under 2^-10 become zero", name, ppm(worst), without, ppm(rcclx.MaxMeanErrorPPM))
 }
 
 // DataErrors gives the errors with random data: of each LowPrecision series at the smallest and the largest size at

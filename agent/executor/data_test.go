@@ -15,6 +15,7 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -40,9 +41,10 @@ func TestConfirmedSettingSaysWhatStopsTheOtherSizes(t *testing.T) {
 		"lowPrecision.AllGather": {api.SettingReasonBelowThreshold, "least size of 16777216 bytes"},
 	} {
 		s := setting(t, res.Full, name)
+		message := explain.Setting(&s, res.Full.DataErrors)
 		if s.Effective != api.EffectivePartial || s.Verified != api.VerifiedConfirmed || s.Reason != want.reason ||
-			!strings.Contains(s.Message, want.words) || !strings.Contains(clip.Head(s.Message, 80), " -> ") {
-			t.Errorf("%s: %+v, expected reason %s, %q and what was measured", name, s, want.reason, want.words)
+			!strings.Contains(message, want.words) || !strings.Contains(clip.Head(message, 80), " -> ") {
+			t.Errorf("%s: %s; %+v, expected reason %s, %q and what was measured", name, message, s, want.reason, want.words)
 		}
 	}
 }
@@ -60,14 +62,16 @@ func TestTailHazard(t *testing.T) {
 		t.Errorf("%s %s after %d teams: %s", s.Verdict, s.Reason, len(teams.teams), s.Message)
 	}
 	reduce, gather := setting(t, s, "lowPrecision.AllReduce"), setting(t, s, "lowPrecision.AllGather")
+	message := explain.Setting(&gather, s.DataErrors)
 	// Two counts on eight ranks.
 	if !slices.Equal(reduce.Warnings, []string{api.WarningTailHazard, api.WarningOverflow}) || reduce.Verified != api.VerifiedConfirmed ||
-		!strings.HasPrefix(reduce.Message, "counts that are no multiple of 1024 elements give 80 wrong elements") {
+		reduce.Evidence.TailElements != 80 || reduce.Evidence.TailMultipleElements != 1024 {
 		t.Errorf("%+v", reduce)
 	}
 	// 12 NaNs at each of two sizes on eight ranks.
-	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) || gather.Verified != api.VerifiedConfirmed || gather.Usable != api.ResultsNotUsable || !strings.Contains(gather.Message, "activations: of 160 elements 192 became NaN") || strings.Contains(gather.Message, "overflowed") {
-		t.Errorf("%+v", gather)
+	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) || gather.Verified != api.VerifiedConfirmed || gather.Usable != api.ResultsNotUsable ||
+		!strings.Contains(message, "activations: of 160 elements 192 became NaN") || strings.Contains(message, "overflowed") {
+		t.Errorf("%s; %+v", message, gather)
 	}
 	for _, r := range s.Results {
 		if !slices.Equal(r.SizeBytes, defaultPlan().SizesBytes) || r.WrongElements != 0 {
@@ -230,26 +234,6 @@ func TestDataErrors(t *testing.T) {
 	largest := largestSizes(slices.Clone(res.Full.DataErrors))
 	if e := largest[2]; !slices.Equal(e.Collectives, plan.Collectives) || !slices.Equal(e.SizeBytes, []int64{64 << 20, 64 << 20}) || len(e.NaNElements) != 2 || len(e.MaxErrorPPM) != 2 {
 		t.Errorf("largest sizes: %+v", e)
-	}
-}
-
-// TestUnderflow: the words on a mean error. Whether it is a loss, rcclx.DataSeen decides.
-func TestUnderflow(t *testing.T) {
-	for _, tc := range []struct {
-		c       rcclx.Collective
-		meanPPM int64
-		want    string
-	}{
-		{rcclx.AllGather, 62_600, "gradients: mean error 6.26 %, 0.14 % without FP8, usable up to 6.25 %: values under 2^-10 become zero"},
-		{rcclx.AllReduce, 237_146, "gradients: mean error 23.71 %, 0.14 % without FP8, usable up to 6.25 %: values under 2^-10 become zero"},
-	} {
-		of := func(v rcclx.Variant, mean int64) Series {
-			return Series{Key: SeriesKey{v, tc.c, rcclx.BFloat16, rcclx.OutOfPlace}, Cells: []Cell{{SizeBytes: 16 << 20,
-				Checks: []DataCheck{{CheckResult: rcclx.CheckResult{Data: rcclx.DataGradients, CheckedElements: 1, MeanRelativeErrorPPM: mean}}}}}}
-		}
-		if got := underflow(Table{Ranks: 8, Series: []Series{of(rcclx.Baseline, 1417), of(rcclx.LowPrecision, tc.meanPPM)}}, tc.c); got != tc.want {
-			t.Errorf("%s %d: %q, expected %q", tc.c, tc.meanPPM, got, tc.want)
-		}
 	}
 }
 

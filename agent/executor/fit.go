@@ -11,32 +11,29 @@ import (
 )
 
 const (
-	// nodeBudgetBytes is what a CommTask may take as JSON, managed fields left out (docs/decisions/0005).
-	nodeBudgetBytes = 12 << 10
+	// taskBytes is what a CommTask may take as JSON for a run on its node, without managed fields: with them it stays under
+	// 10 KiB (docs/decisions/0005).
+	taskBytes = 9<<10 + 256
 	// leastReportBytes is what a report gets even beside a plan that is larger than usual.
 	leastReportBytes = 3 << 10
-	// sessionBytes are left for the group's stage, where one follows: spec.session with a task, and status.session.
-	sessionBytes = 4 << 10
-	// mostBytes is what a session's report takes of its CommTask at most, where it can be made to fit: the rest
-	// belongs to facts and to the run's own report. leastBytes is what it gets even beside larger ones.
+	// mostBytes is what a session's report takes at most on top of that; leastBytes is what it gets even beside a large
+	// spec.session.
 	mostBytes, leastBytes = 4 << 10, 2 << 10
+	// bytesAround is a report's name with a comma, and a resourceVersion or time that grows.
+	bytesAround = 64
 )
 
-// reportBudget is what a report may take beside the other parts of its CommTask, in bytes of JSON.
-func reportBudget(node api.CommTask) int {
-	node.Status.Run = nil
-	left := bytesBeside(node)
-	if run := node.Spec.Run; run != nil && run.Span == api.SpanGroup {
-		left -= max(0, sessionBytes-encodedBytes(node.Spec.Session)-encodedBytes(node.Status.Session)) // an earlier run's are in it already
-	}
-	return max(left, leastReportBytes)
+// reportBudget is what a run's report may take in its CommTask, in bytes of JSON. The session has a share of its own.
+func reportBudget(task api.CommTask) int {
+	task.ManagedFields, task.Status.Run = nil, nil
+	task.Spec.Session, task.Status.Session = nil, nil
+	return max(taskBytes-encodedBytes(task)-bytesAround, leastReportBytes)
 }
 
-// bytesBeside is what the budget leaves beside a CommTask that lacks the report.
-func bytesBeside(node api.CommTask) int {
-	node.ManagedFields = nil
-	const around = 64 // the report's name, and a comma, and a resourceVersion or time that grows
-	return nodeBudgetBytes - encodedBytes(node) - around
+// sessionBudget is what a session's report may take in its CommTask, in bytes of JSON.
+func sessionBudget(task api.CommTask) int {
+	task.ManagedFields, task.Status.Session = nil, nil
+	return taskBytes + mostBytes - encodedBytes(task) - bytesAround
 }
 
 // encodedBytes is the size as the API server stores it: JSON without the escapes for HTML.
@@ -72,9 +69,9 @@ func FitRun(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatu
 		once(func() { shortenRun(&s, 80) }),
 		once(func() { s.DataErrors = largestSizes(s.DataErrors) }),
 		once(func() { dropNoise(s.Results) }),
+		once(func() { dropWithoutEffect(s.Results, s.Settings, 0, keep) }),
 		once(func() { shortenRun(&s, 56) }),
 		once(func() { s.Checks = fewerWords(s.Checks, 0) }),
-		once(func() { dropWithoutEffect(s.Results, s.Settings, 0, keep) }),
 		thinning(each, 2, keep),
 		dropping(func() (*[]api.ResultSeries, int, *int32) {
 			return &s.Results, leastUsefulVariant(s.Results, s.Settings), &s.OmittedSeries
@@ -82,6 +79,9 @@ func FitRun(s api.NodeRunStatus, budgetBytes int, keep []int64) api.NodeRunStatu
 		once(func() {
 			shortenRun(&s, 24)
 			s.DataErrors = nil
+			for i := range s.Settings {
+				s.Settings[i].Evidence = nil // the verdicts on it stay
+			}
 			s.Checks = s.Checks[:min(len(s.Checks), 4)] // the worst
 		}))
 	return s
@@ -341,7 +341,7 @@ func shortenRun(s *api.NodeRunStatus, limit int) {
 		if s.Settings[i].Requested == string(api.FeatureDisabled) {
 			l = 24 // what is not asked for needs no explanation
 		}
-		s.Settings[i].Message = clip.Head(s.Settings[i].Message, l)
+		s.Settings[i].Cause = clip.Head(s.Settings[i].Cause, l)
 	}
 	s.LogTail = clip.Tail(s.LogTail, 4*limit)
 	s.RASVerdict = clip.Head(s.RASVerdict, 2*limit)

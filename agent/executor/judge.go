@@ -172,7 +172,7 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 	if s, c, ok := worstPrecision(table); ok && limitPPM > 0 && c.MaxRelativeErrorPPM() > limitPPM {
 		j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf(
 			"node %s: FP8 %s %s %d B differs from the fp32 reference by %s, expected at most %s; raise lowPrecision.maxRelativeErrorPPM if your model bears it, else leave the collective out of lowPrecision.collectives",
-			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, ppm(c.MaxRelativeErrorPPM()), ppm(limitPPM)))
+			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, units.Percent(c.MaxRelativeErrorPPM()), units.Percent(limitPPM)))
 		return
 	}
 	if len(links.Culprits) > 0 {
@@ -191,7 +191,7 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 		j.set(api.VerdictFail, api.ReasonBelowThreshold, fmt.Sprintf("node %s: %s", e.Node, checks.Message(below)))
 		return
 	}
-	if unmet := Unmet(e.Plan, j.Settings); len(unmet) > 0 {
+	if unmet := Unmet(e.Plan, j.Settings, table.DataErrors()); len(unmet) > 0 {
 		j.set(api.VerdictFail, api.ReasonRequirementNotMet, fmt.Sprintf("node %s: %s", e.Node, strings.Join(unmet, "; ")))
 		return
 	}

@@ -283,8 +283,7 @@ func seenOf(node api.CommTask, run *api.CommRun) Seen {
 	}
 	s := asked(node.Spec, run)
 	s.Reported = node.Status.Session.DeepCopy()
-	node.Status.Session = nil
-	s.BudgetBytes = bytesBeside(node)
+	s.BudgetBytes = sessionBudget(node)
 	return s
 }
 

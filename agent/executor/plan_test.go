@@ -127,7 +127,7 @@ func TestScopeKnowsFourCollectives(t *testing.T) {
 		}
 	}
 	plan.DDA.Mode = api.FeatureRequired
-	if unmet := Unmet(plan, nil); len(unmet) != 1 || !strings.Contains(unmet[0], "no collective that was measured") {
+	if unmet := Unmet(plan, nil, nil); len(unmet) != 1 || !strings.Contains(unmet[0], "no collective that was measured") {
 		t.Errorf("unmet: %v", unmet)
 	}
 }

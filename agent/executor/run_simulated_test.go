@@ -14,6 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/agent/preflight"
 	"rcclx.io/commgroup-operator/agent/supervise"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/simtest"
 )
 
@@ -69,7 +70,7 @@ func TestSimulatedHealthy(t *testing.T) {
 			want = api.VerifiedUnknown // not built, so nothing to confirm
 		}
 		if x.Verified != want {
-			t.Errorf("%s: %s %s: %s", x.Name, x.Effective, x.Verified, x.Message)
+			t.Errorf("%s: %s %s: %s", x.Name, x.Effective, x.Verified, explain.Setting(&x, s.DataErrors))
 		}
 	}
 	if !strings.Contains(s.Message, "simulated") {
@@ -84,7 +85,7 @@ func TestSimulatedHealthy(t *testing.T) {
 		"lowPrecision.AllGather": {api.WarningOverflow, api.WarningUnderflow},
 	} {
 		if got := setting(t, s, name); !slices.Equal(got.Warnings, want) || got.Usable != api.ResultsNotUsable {
-			t.Errorf("%s warns of %v, expected %v: %s", name, got.Warnings, want, got.Message)
+			t.Errorf("%s warns of %v, expected %v: %s", name, got.Warnings, want, explain.Setting(&got, s.DataErrors))
 		}
 	}
 	if len(s.DataErrors) != 3 {

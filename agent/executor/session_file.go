@@ -51,7 +51,7 @@ func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 		case last == nil || !bytes.Equal(data, last):
 			last = data
 			s := asked(file.CommTask.Spec, &file.CommRun)
-			s.BudgetBytes = nodeBudgetBytes
+			s.BudgetBytes = mostBytes
 			see(s)
 		}
 		timer := f.Clock.NewTimer(fileEvery)

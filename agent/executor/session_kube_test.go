@@ -151,7 +151,7 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	k := KubeLink{Client: s.client(t, agentUser), Name: name, RunID: "run-1", Clock: clock.RealClock{}, Log: log}
 	seen := follow(t, k)
 	first := await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
-	if first.Session.RunID != "run-1" || first.Plan.StepDeadlineSeconds != 10 || first.Reported != nil || first.BudgetBytes < 8<<10 || first.BudgetBytes > nodeBudgetBytes {
+	if first.Session.RunID != "run-1" || first.Plan.StepDeadlineSeconds != 10 || first.Reported != nil || first.BudgetBytes < mostBytes || first.BudgetBytes > taskBytes+mostBytes {
 		t.Errorf("first seen: %+v %+v", first, first.Session)
 	}
 	// A change of another CommTask is not told.

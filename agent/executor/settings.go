@@ -7,14 +7,13 @@ import (
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
 const (
-	// confirmGainPercent is the least gain in latency over Baseline that counts as seen.
-	confirmGainPercent = 5
-	maxSettings        = 80
-	maxSettingMessage  = 512
+	maxSettings     = 80
+	maxSettingCause = 256
 )
 
 // JudgeSettings says of each setting what was requested, what the gates of the library allow on its GPU, and what the
@@ -32,22 +31,17 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 			break
 		}
 		s := api.SettingStatus{Name: e.Name, Requested: e.Requested, Effective: api.EffectiveState(e.State), Reason: e.Reason,
-			MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown, Message: e.Message}
-		if c != "" {
-			seen := verify(e, variant, c, p, t)
-			s.Verified, s.Usable, s.Warnings = seen.state, seen.usable, seen.warnings
-			if seen.text != "" {
-				s.Message = seen.text
-				if s.Verified != api.VerifiedConfirmed && e.State != rcclx.StateInEffect {
-					s.Message = seen.text + "; " + e.Message
-				}
-			}
+			MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown}
+		switch e.State {
+		case rcclx.StateInEffect: // nothing keeps it from acting
+		case rcclx.StatePartial:
+			s.Cause = clip.Head(e.Gates, maxSettingCause)
+		default:
+			s.Cause = clip.Head(e.Message, maxSettingCause)
 		}
-		if e.Gates != "" && !strings.Contains(s.Message, e.Gates) { //nolint:gocritic // renders: it is said once
-			// Behind the numbers: the end is what is cut off, and the reason and the sizes say of the gates the most.
-			s.Message += "; not for all sizes and datatypes: " + e.Gates
+		if c != "" && (e.State == rcclx.StateInEffect || e.State == rcclx.StatePartial) {
+			verify(&s, e, variant, c, p, t)
 		}
-		s.Message = clip.Head(s.Message, maxSettingMessage)
 		out = append(out, s)
 	}
 	return out
@@ -62,14 +56,6 @@ func settingVariant(name string) (rcclx.Variant, rcclx.Collective) {
 		return rcclx.LowPrecision, rcclx.Collective(c)
 	}
 	return "", ""
-}
-
-// verification is what the measurement shows of a setting.
-type verification struct {
-	state    api.VerifiedState
-	usable   api.UsableState
-	text     string
-	warnings []string
 }
 
 // comparison is one size of a variant beside Baseline.
@@ -87,10 +73,11 @@ func (c comparison) gain() int64 {
 	return c.base.LatencyNanoseconds * 1_000_000 / c.with.LatencyNanoseconds
 }
 
-// faster says whether the gain is at least confirmGainPercent and stands out of both measurements' noise.
+// faster says whether the gain is at least rcclx.ConfirmGainPercent and stands out of both measurements' noise.
 func (c comparison) faster() bool {
-	least := max(c.base.LatencyNanoseconds*confirmGainPercent/100, c.base.LatencyNanoseconds*(c.base.NoisePPM+c.with.NoisePPM)/1_000_000)
-	return c.base.LatencyNanoseconds > 0 && c.with.LatencyNanoseconds > 0 && c.base.LatencyNanoseconds-c.with.LatencyNanoseconds >= least
+	base, with := c.base.LatencyNanoseconds, c.with.LatencyNanoseconds
+	least := max(base*rcclx.ConfirmGainPercent/100, base*(c.base.NoisePPM+c.with.NoisePPM)/1_000_000)
+	return base > 0 && with > 0 && base-with >= least
 }
 
 // quantised says whether values were rounded in the variant, but not in Baseline.
@@ -98,23 +85,45 @@ func (c comparison) quantised() bool {
 	return c.with.MaxRelativeErrorPPM() > c.base.MaxRelativeErrorPPM()
 }
 
-func (c comparison) String() string {
-	dt, place := "", ""
-	if c.datatype != rcclx.BFloat16 {
-		dt = string(c.datatype) + " "
-	}
-	if c.placement == rcclx.InPlace {
-		place = " in place"
-	}
-	return fmt.Sprintf("%s%d B%s: %s -> %s, %s", dt, c.base.SizeBytes, place, micros(c.base.LatencyNanoseconds), micros(c.with.LatencyNanoseconds), ratio(c.gain()))
-}
-
 // verify compares a variant with Baseline within the sizes for which the setting is in effect. DDA is confirmed by a
 // gain in latency, FP8 by its rounding: its data was chosen so that Baseline has none.
-func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPlan, t Table) verification {
-	if e.State != rcclx.StateInEffect && e.State != rcclx.StatePartial {
-		return verification{state: api.VerifiedUnknown}
+func verify(s *api.SettingStatus, e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPlan, t Table) {
+	compared := comparisons(e, v, c, p, t)
+	if len(compared) == 0 {
+		s.Usable = api.ResultsUnknown
+		return
 	}
+	confirms := comparison.faster
+	if v == rcclx.LowPrecision {
+		confirms = comparison.quantised
+	}
+	best, confirmed := compared[0], false
+	for _, x := range compared {
+		switch better := x.gain() > best.gain(); {
+		case confirms(x) && (!confirmed || better):
+			best, confirmed = x, true
+		case !confirmed && better:
+			best = x
+		}
+	}
+	s.Evidence = &api.SettingEvidence{ComparedSizes: int32(len(compared)), Datatype: api.Datatype(best.datatype),
+		Placement: shownPlacement(best.placement), SizeBytes: best.base.SizeBytes,
+		BaselineNanoseconds: best.base.LatencyNanoseconds, LatencyNanoseconds: best.with.LatencyNanoseconds}
+	if v == rcclx.LowPrecision {
+		s.Evidence.MaxErrorPPM = roundingError(compared)
+	}
+	switch {
+	case confirmed:
+		s.Verified = api.VerifiedConfirmed
+	case v == rcclx.LowPrecision && s.Evidence.MaxErrorPPM == nil: // nothing was checked that would show it
+	default:
+		s.Verified = api.VerifiedNotConfirmed
+	}
+	addDataSeen(s, seenData(t, v, c, e.MinBytes), c, t.Ranks)
+}
+
+// comparisons are the sizes at which the setting is in effect and which were measured in both Baseline and the variant.
+func comparisons(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPlan, t Table) []comparison {
 	var compared []comparison
 	for _, d := range p.Datatypes {
 		for _, placement := range rcclx.MeasurablePlacements(c, placements(p.Placements)) {
@@ -125,80 +134,46 @@ func verify(e rcclx.Effective, v rcclx.Variant, c rcclx.Collective, p api.RunPla
 			}
 			for _, b := range base.Cells {
 				w, ok := with.Cell(b.SizeBytes)
-				if ok && w.Hazard == "" && (e.MinBytes == nil || b.SizeBytes >= *e.MinBytes) && (e.MaxBytes == nil || b.SizeBytes <= *e.MaxBytes) {
+				if ok && w.Hazard == "" && (e.MinBytes == nil || b.SizeBytes >= *e.MinBytes) &&
+					(e.MaxBytes == nil || b.SizeBytes <= *e.MaxBytes) {
 					compared = append(compared, comparison{rcclx.Datatype(d), placement, b, w})
 				}
 			}
 		}
 	}
-	if len(compared) == 0 {
-		return verification{state: api.VerifiedUnknown, usable: api.ResultsUnknown, text: fmt.Sprintf("no size for which it is in effect was measured in both Baseline and %s", v)}
-	}
-	var seen verification
-	if v == rcclx.LowPrecision {
-		seen = verifyLowPrecision(c, compared)
-	} else {
-		seen = verifyGain(c, compared)
-	}
-	found := seenData(t, v, c, e.MinBytes)
-	usability := found.Usability()
-	seen.usable = api.UsableState(usability.State)
-	var first []string // wrong elements go in front: that is what a job must know
-	for _, l := range usability.Losses {
-		seen.warnings = append(seen.warnings, string(l))
-		if text := lossText(t, c, l, found); l == rcclx.LossWrongData || l == rcclx.LossTail {
-			first = append(first, text)
-		} else {
-			seen.text += "; " + text
-		}
-	}
-	if len(found.Missing) > 0 {
-		seen.text += fmt.Sprintf("; not checked at every size with %v data", found.Missing)
-	}
-	seen.text = strings.Join(append(first, seen.text), "; ")
-	return seen
+	return compared
 }
 
-// verifyGain confirms a setting by a gain in latency.
-func verifyGain(c rcclx.Collective, compared []comparison) verification {
-	best := compared[0]
-	confirmed := false
-	for _, x := range compared {
-		if x.faster() && (!confirmed || x.gain() > best.gain()) {
-			best, confirmed = x, true
-		} else if !confirmed && x.gain() > best.gain() {
-			best = x
-		}
-	}
-	if !confirmed {
-		return verification{state: api.VerifiedNotConfirmed, text: fmt.Sprintf("%s no faster than Baseline by %d %% at any of %d sizes; best %s", c, confirmGainPercent, len(compared), best)}
-	}
-	return verification{state: api.VerifiedConfirmed, text: fmt.Sprintf("%s %s", c, best)}
-}
-
-func verifyLowPrecision(c rcclx.Collective, compared []comparison) verification {
-	best := compared[0]
-	confirmed, checked := false, false
+// roundingError is the largest relative error of the variant; nil where no element was checked for rounding.
+func roundingError(compared []comparison) *int64 {
 	var worst int64
+	checked := false
 	for _, x := range compared {
 		checked = checked || x.with.Check(rcclx.DataRounding).CheckedElements > 0
 		worst = max(worst, x.with.MaxRelativeErrorPPM())
-		if x.quantised() && (!confirmed || x.gain() > best.gain()) {
-			best, confirmed = x, true
-		}
 	}
-	switch {
-	case !checked:
-		return verification{state: api.VerifiedUnknown, text: fmt.Sprintf("%s was measured, but no element was checked for rounding", c)}
-	case !confirmed:
-		return verification{state: api.VerifiedNotConfirmed, text: fmt.Sprintf("%s shows no FP8 rounding at any of %d sizes; %s", c, len(compared), best)}
+	if !checked {
+		return nil
 	}
-	return verification{state: api.VerifiedConfirmed, text: fmt.Sprintf("%s %s, relative error %s", c, best, ppm(worst))}
+	return &worst
+}
+
+// addDataSeen adds what the data checks found.
+func addDataSeen(s *api.SettingStatus, seen rcclx.DataSeen, c rcclx.Collective, ranks int) {
+	usability := seen.Usability()
+	s.Usable, s.Warnings = api.UsableState(usability.State), usability.Names()
+	s.Evidence.WrongElements, s.Evidence.TailElements = seen.WrongElements, seen.TailElements
+	if seen.TailElements > 0 {
+		s.Evidence.TailMultipleElements = rcclx.HazardMultiple(c, ranks)
+	}
+	for _, d := range seen.Missing {
+		s.Evidence.UncheckedData = append(s.Evidence.UncheckedData, string(d))
+	}
 }
 
 // Unmet returns what a Required setting lacks, one sentence each; empty where all requirements are met. A collective
 // for which the library build has no DDA at all (NotBuilt) is let pass as long as another one is confirmed.
-func Unmet(p api.RunPlan, settings []api.SettingStatus) []string {
+func Unmet(p api.RunPlan, settings []api.SettingStatus, errors []api.DataErrors) []string {
 	var out []string
 	for _, f := range []struct {
 		prefix, field string
@@ -214,7 +189,7 @@ func Unmet(p api.RunPlan, settings []api.SettingStatus) []string {
 				continue
 			}
 			inEffect := s.Effective == api.EffectiveInEffect || s.Effective == api.EffectivePartial
-			text := fmt.Sprintf("%s is %s (%s), %s: %s", s.Name, s.Effective, s.Reason, s.Verified, s.Message)
+			text := fmt.Sprintf("%s is %s (%s), %s: %s", s.Name, s.Effective, s.Reason, s.Verified, explain.Setting(&s, errors))
 			switch {
 			case inEffect && s.Verified == api.VerifiedConfirmed:
 				confirmed++
@@ -234,7 +209,3 @@ func Unmet(p api.RunPlan, settings []api.SettingStatus) []string {
 	}
 	return out
 }
-
-func micros(nanoseconds int64) string { return fmt.Sprintf("%.1f us", float64(nanoseconds)/1000) }
-func ratio(ppm int64) string          { return fmt.Sprintf("%.2fx", float64(ppm)/1e6) }
-func ppm(v int64) string              { return fmt.Sprintf("%.2f %%", float64(v)/1e4) }

@@ -95,9 +95,6 @@ type RunAssignment struct {
 	// number of the group's run: which results still count is compared by it.
 	// +optional
 	Number int64 `json:"number,omitempty"`
-	// span Group: the group's stage follows, so that the report leaves room for status.session.
-	// +optional
-	Span Span `json:"span,omitempty"`
 	// platform that the node was when the run was assigned. A result counts only while the node is still that.
 	// +optional
 	Platform *PlatformFacts `json:"platform,omitempty"`
@@ -205,7 +202,8 @@ type RunClosure struct {
 	HeldSeconds int64 `json:"heldSeconds,omitempty"`
 }
 
-// CommTaskStatus is what the node's run agent reports; an object stays under 12 KiB, managed fields left out.
+// CommTaskStatus is what the node's run agent reports. With managed fields a
+// CommTask stays under 10 KiB, and under 14 KiB where a session follows.
 type CommTaskStatus struct {
 	// run is the present or last run on the node, from the agent's run pod.
 	// +optional

@@ -371,10 +371,56 @@ type SettingStatus struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
-	// message says in one sentence what was seen and what to do.
+	// cause of the effective state in half a sentence, by the library's gates; absent where the setting is in effect for all
+	// that was asked about.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Cause string `json:"cause,omitempty"`
+	// evidence is what the measurement shows of the setting, of the node that message names; absent where nothing was compared
+	// with Baseline.
+	// +optional
+	Evidence *SettingEvidence `json:"evidence,omitempty"`
+	// message says in one sentence what was seen and what to do. A CommTask has none: it follows from the fields above and from
+	// dataErrors.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// SettingEvidence is what the A/B measurement shows of a setting: its best size beside Baseline, and what its data checks found.
+type SettingEvidence struct {
+	// comparedSizes were measured in both Baseline and the variant, over all datatypes and placements.
+	ComparedSizes int32 `json:"comparedSizes"`
+	// datatype, placement and sizeBytes of the best of them: the largest gain in latency.
+	Datatype Datatype `json:"datatype"`
+	// placement of the results; absent means out of place.
+	// +optional
+	Placement Placement `json:"placement,omitempty"`
+	// sizeBytes of the message.
+	SizeBytes int64 `json:"sizeBytes"`
+	// baselineNanoseconds is Baseline's latency there.
+	BaselineNanoseconds int64 `json:"baselineNanoseconds"`
+	// latencyNanoseconds with the setting.
+	LatencyNanoseconds int64 `json:"latencyNanoseconds"`
+	// maxErrorPPM is the largest relative error of rounded values, in parts per million, for FP8; absent where no element was
+	// checked for rounding.
+	// +optional
+	MaxErrorPPM *int64 `json:"maxErrorPPM,omitempty"`
+	// wrongElements that nothing explains.
+	// +optional
+	WrongElements int64 `json:"wrongElements,omitempty"`
+	// tailElements are wrong at counts that are no multiple of tailMultipleElements: a hazard of the library's code.
+	// +optional
+	TailElements int64 `json:"tailElements,omitempty"`
+	// tailMultipleElements: see tailElements.
+	// +optional
+	TailMultipleElements int64 `json:"tailMultipleElements,omitempty"`
+	// uncheckedData are the kinds of data (Exact, Rounding, Gradients, Activations) that were not checked at every size.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=32
+	// +optional
+	UncheckedData []string `json:"uncheckedData,omitempty"`
 }
 
 // DataErrors are how far results lie from an fp32 reference with one kind of random data; its lists run parallel, one entry

@@ -94,9 +94,6 @@ func (n *nodeState) renew(run *v1alpha1.GroupRunStatus, in Input) bool {
 func newAssignment(run *v1alpha1.GroupRunStatus, n *nodeState, in Input) *v1alpha1.RunAssignment {
 	a := &v1alpha1.RunAssignment{ID: run.ID, Name: run.Name, Generation: run.Generation, Number: run.Number,
 		PodName: n.podName, Closed: n.closure, Waiting: n.waiting}
-	if in.Group.Spec.Span == v1alpha1.SpanGroup {
-		a.Span = v1alpha1.SpanGroup
-	}
 	if nodefacts.Hold(n.commNode, in.Now) {
 		a.Platform = nodefacts.PlatformOf(n.facts())
 	}

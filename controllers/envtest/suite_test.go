@@ -396,7 +396,7 @@ func (w *world) report(node string, busBWMBps int64, change func(*v1alpha1.NodeR
 		Library:     &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
 		Environment: []v1alpha1.EnvVar{{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}, {Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}},
 		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
-			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Message: "up to 30408704 B"}},
+			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Cause: "up to 30408704 B"}},
 	}
 	plan := w.joined.Status.Plan
 	for _, variant := range plan.Variants {

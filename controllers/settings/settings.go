@@ -12,6 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
@@ -64,6 +65,7 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 	type tally struct {
 		worst     v1alpha1.SettingStatus
 		worstNode string
+		errors    []v1alpha1.DataErrors // of that node
 		verified  v1alpha1.VerifiedState
 		usable    v1alpha1.UsableState
 		nodes     int
@@ -78,7 +80,8 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 		for _, s := range outcomes[i].Report.Settings {
 			t := tallies[s.Name]
 			if t == nil {
-				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].Node, verified: s.Verified, usable: s.Usable, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
+				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].Node, errors: outcomes[i].Report.DataErrors,
+					verified: s.Verified, usable: s.Usable, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
 				continue
 			}
 			for _, word := range s.Warnings {
@@ -90,7 +93,7 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 			switch {
 			case effectiveRank(s.Effective) > effectiveRank(t.worst.Effective):
 				low, high := t.worst.MinBytes, t.worst.MaxBytes
-				t.worst, t.worstNode, t.alike = *s.DeepCopy(), outcomes[i].Node, 1
+				t.worst, t.worstNode, t.errors, t.alike = *s.DeepCopy(), outcomes[i].Node, outcomes[i].Report.DataErrors, 1
 				t.worst.MinBytes, t.worst.MaxBytes = narrower(low, s.MinBytes, 1), narrower(high, s.MaxBytes, -1)
 			case s.Effective == t.worst.Effective:
 				t.alike++
@@ -109,13 +112,13 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 	for _, name := range words.SortedKeys(tallies) {
 		t := tallies[name]
 		s := t.worst
+		message := explain.Setting(&s, t.errors)
 		s.Verified, s.Usable = t.verified, t.usable
 		slices.Sort(t.warnings)
 		s.Warnings = t.warnings
 		if len(s.Warnings) > 0 { // also where an agent of an earlier release says no more
 			s.Usable = v1alpha1.ResultsNotUsable
 		}
-		message := s.Message
 		if t.nodes < total {
 			if effectiveRank(s.Effective) < effectiveRank(v1alpha1.EffectiveUnknown) {
 				s.Effective, s.Reason = v1alpha1.EffectiveUnknown, v1alpha1.SettingReasonUnknown

@@ -30,7 +30,7 @@ func TestSettingsTakeTheWorstNode(t *testing.T) {
 	partial := in
 	partial.Effective, partial.MaxBytes = v1alpha1.EffectivePartial, ptr.To(int64(50))
 	off := in
-	off.Effective, off.Reason, off.Verified, off.Message = v1alpha1.EffectiveNotInEffect, v1alpha1.SettingReasonNotBuilt, v1alpha1.VerifiedUnknown, "not built"
+	off.Effective, off.Reason, off.Verified, off.Cause = v1alpha1.EffectiveNotInEffect, v1alpha1.SettingReasonNotBuilt, v1alpha1.VerifiedUnknown, "not built"
 	for name, tc := range map[string]struct {
 		nodes     []v1alpha1.SettingStatus
 		effective v1alpha1.EffectiveState

@@ -18,7 +18,7 @@ const (
 	// maxNodeRanks is what the API lets a node have in one communicator.
 	maxNodeRanks = 64
 	// MaxNodeCommunicators is how many a node may be in at once: with more its task, its reports and their unique ids
-	// would make its CommTask larger than 12 KiB.
+	// would make its CommTask larger than 14 KiB.
 	MaxNodeCommunicators = 16
 	// maxNameLength is what the API lets a communicator's name have.
 	maxNameLength = 63

@@ -137,7 +137,7 @@ func Report(plan *v1alpha1.RunPlan, run *v1alpha1.RunAssignment, verdict v1alpha
 		Library:     &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
 		Environment: []v1alpha1.EnvVar{{Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}, {Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}},
 		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
-			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Message: "up to 30408704 B"}},
+			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Cause: "up to 30408704 B"}},
 	}
 	for _, variant := range plan.Variants {
 		for _, c := range plan.Collectives {
