@@ -311,8 +311,12 @@ func TestDeathExplainsPeersErrors(t *testing.T) {
 		{"a hang and a SIGKILL", hang, Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{{}, {}, at(5)}, 2},
 		{"a hang and a crash at its end", hang, Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, -1},
 	} {
-		v := &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 3), ended: c.ended[:], failures: []Failure{c.first, c.second}}
-		if f := v.blame(); f.Rank != c.want {
+		rs := ranksOf(specs(0, 3, rank.Spec{}))
+		for i, r := range rs {
+			r.ended = c.ended[i]
+		}
+		fs := failures{all: []Failure{c.first, c.second}}
+		if f := fs.blame(rs); f.Rank != c.want {
 			t.Errorf("%s: blame = %+v, expected rank %d", c.name, f, c.want)
 		}
 	}
