@@ -205,11 +205,15 @@ func (v *supervision) at(i int, what string) string {
 	return fmt.Sprintf("node %s: %s: %s %s", v.team.Node, v.team.Name, v.ranks[i].Name(), what)
 }
 
+// setDeadline begins a rank's next wait. After the kill only its end is waited for, whatever it sent before.
 func (v *supervision) setDeadline(r *watched, after time.Duration, awaits string) {
+	if v.killed {
+		return
+	}
 	r.awaits = awaits
 	r.began = v.clock.Now()
 	r.deadline = time.Time{}
-	if after > 0 && !v.killed {
+	if after > 0 {
 		r.deadline = r.began.Add(after)
 	}
 }

@@ -291,6 +291,19 @@ func TestRanksDieWithTheirParent(t *testing.T) {
 	awaitEnd(t, pidFile)
 }
 
+// An event that lay in the queue at the kill must not take the reap deadline away: a process that hangs in the kernel
+// would be waited for without end.
+func TestEventAfterTheKillKeepsTheReapDeadline(t *testing.T) {
+	v := newSupervision(clock.RealClock{}, Team{Specs: specs(0, 1, rank.Spec{StepDeadline: time.Minute})})
+	reap := time.Unix(1000, 0)
+	v.killed, v.ranks[0].deadline = true, reap
+	at := &rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: 8}
+	v.onEvent(0, rank.Event{Kind: rank.EventStepStart, At: at})
+	if got := v.ranks[0].deadline; !got.Equal(reap) {
+		t.Errorf("the deadline is %s, expected %s", got, reap)
+	}
+}
+
 func TestDeathExplainsPeersErrors(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
