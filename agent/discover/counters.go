@@ -10,15 +10,15 @@ import (
 
 // checkCounters: errors since the driver was loaded, bad memory, and xGMI ports. Correctable errors count only when
 // they rise, which takes two looks (agent/monitor).
-func (l *problemList) checkCounters(f *Facts) {
+func checkCounters(l *problemList, f *Facts) {
 	for i := range f.GPUs {
-		l.checkRAS(&f.GPUs[i])
+		checkRAS(l, &f.GPUs[i])
 	}
-	l.checkPorts(f)
-	l.checkMetrics(f)
+	checkPorts(l, f)
+	checkMetrics(l, f)
 }
 
-func (l *problemList) checkRAS(g *GPU) {
+func checkRAS(l *problemList, g *GPU) {
 	if n := g.XGMIUncorrectableErrors; n != nil && *n > 0 {
 		l.error(v1alpha1.ProblemXGMIUncorrectableErrors, g.PCIAddress,
 			"%d uncorrectable xGMI errors since the driver was loaded; expected none. Drain the node and reset the GPU; if they come back, replace it.", *n)
@@ -68,7 +68,7 @@ func (g *GPU) blocksWith(count func(string, ErrorCounts) uint64) string {
 // checkErrorFiles says which error counters nobody can read. The kernel makes a counter's file only for a block that
 // counts (amdgpu_ras.c, amdgpu_ras_sysfs_create), so one that is there and answers EINVAL failed to count: it is no
 // counter that this model does not have.
-func (l *problemList) checkErrorFiles(f *Facts) {
+func checkErrorFiles(l *problemList, f *Facts) {
 	count, first, gpus := 0, Unread{}, 0
 	for _, u := range f.Unread {
 		if unreadKind(u.Path) != "ras" || u.Class == ClassTimeout || u.Class == ClassMissing {
@@ -142,7 +142,7 @@ func (f *Facts) lacksCounters(gpu int) []string {
 // checkPorts compares each xGMI port with the same port of the node's other GPUs. A port that is down on most of them
 // is no sign of a fault, and one alone is a weak one: the driver calls each state of a link but "active" down
 // (amdgpu_get_xgmi_link_status in amdgpu_xgmi.c), also that of an idle link which saves power. Hence a warning.
-func (l *problemList) checkPorts(f *Facts) {
+func checkPorts(l *problemList, f *Facts) {
 	known := 0
 	up := map[int]int{}
 	for i := range f.GPUs {
@@ -177,7 +177,7 @@ func (l *problemList) checkPorts(f *Facts) {
 }
 
 // checkMetrics says once for a node that its gpu_metrics are of a revision that this version does not know.
-func (l *problemList) checkMetrics(f *Facts) {
+func checkMetrics(l *problemList, f *Facts) {
 	count, first := 0, Unread{}
 	for _, u := range f.Unread {
 		if !u.revision { // the kernel itself may answer "not supported", as to a virtual function

@@ -10,7 +10,7 @@ import (
 
 // checkBus holds KFD, the PCI bus and DRM's render nodes against each other. certain says that every node of KFD could
 // be read: only then can a GPU be said to be absent from it. It returns how many GPUs are on the bus but not in KFD.
-func (l *problemList) checkBus(f *Facts, certain bool) int {
+func checkBus(l *problemList, f *Facts, certain bool) int {
 	absent := 0
 	if certain {
 		inKFD := map[string]bool{}
@@ -21,7 +21,7 @@ func (l *problemList) checkBus(f *Facts, certain bool) int {
 			if p := &f.PCIGPUs[i]; !inKFD[p.PCIAddress] {
 				absent++
 				if len(f.GPUs) > 0 {
-					l.notInKFD(f, p)
+					notInKFD(l, f, p)
 				}
 			}
 		}
@@ -39,11 +39,11 @@ func (l *problemList) checkBus(f *Facts, certain bool) int {
 				"It was on the PCI bus when the scan began, and not one file of it was left when it was read: the GPU disappeared. Look again; look for its address in the kernel log.")
 		}
 	}
-	l.checkRenderNodes(f)
+	checkRenderNodes(l, f)
 	return absent
 }
 
-func (l *problemList) notInKFD(f *Facts, p *PCIGPU) {
+func notInKFD(l *problemList, f *Facts, p *PCIGPU) {
 	if p.Driver != "" && p.Driver != "amdgpu" {
 		l.warn(v1alpha1.ProblemGPUNotInKFD, p.PCIAddress,
 			"%s (%s) is on the PCI bus and bound to %s, so KFD does not have it (GPUs: PCI %d, KFD %d). If no virtual machine shall have it, bind it to amdgpu.",
@@ -56,7 +56,7 @@ func (l *problemList) notInKFD(f *Facts, p *PCIGPU) {
 }
 
 // checkRenderNodes: a device is opened through its render node, by HIP and by what the device plugin hands out.
-func (l *problemList) checkRenderNodes(f *Facts) {
+func checkRenderNodes(l *problemList, f *Facts) {
 	if f.renderMinors == nil || !f.GenerationStable {
 		return // while partitions are set anew, KFD and DRM follow each other
 	}
@@ -96,7 +96,7 @@ func isAre(n int) string {
 }
 
 // checkFirmware: the GPUs of one model run the same microcode.
-func (l *problemList) checkFirmware(f *Facts) {
+func checkFirmware(l *problemList, f *Facts) {
 	modelOf := map[string]string{}
 	var models []string
 	for i := range f.GPUs {

@@ -27,7 +27,7 @@ func expectGPUs(f *Facts, asked int) expectation {
 	}
 	if n := hiveMembers(f); n >= e.gpus && n > here {
 		source := "that the driver lists in its hives"
-		if absent := f.absentMembers(); len(absent) > 0 {
+		if absent := f.hiveOrder.absentMembers(f.GPUs); len(absent) > 0 {
 			source += fmt.Sprintf(" (it has %s, too)", strings.Join(absent[:min(len(absent), 4)], ", "))
 		}
 		e = expectation{gpus: n, evident: true, source: source}

@@ -10,8 +10,8 @@ import (
 
 // checkFabric holds hives and links against the model: one hive, symmetric links, xGMI between all GPUs of a hive, the
 // weight of the product, and no bandwidth outlier within the node.
-func (l *problemList) checkFabric(f *Facts) {
-	l.checkLinkFiles(f)
+func checkFabric(l *problemList, f *Facts) {
+	checkLinkFiles(l, f)
 	if !f.GenerationStable {
 		return // hives and links are of different moments
 	}
@@ -56,8 +56,8 @@ func (l *problemList) checkFabric(f *Facts) {
 				len(groups), hivelessText(hiveless), describeHives(f, groups))
 		}
 	}
-	l.checkPairs(f, groups)
-	l.checkBandwidth(f)
+	checkPairs(l, f, groups)
+	checkBandwidth(l, f)
 }
 
 func sameFabric(gpus []GPU) bool {
@@ -114,7 +114,7 @@ func describeHives(f *Facts, groups map[uint64][]int) string {
 }
 
 // checkLinkFiles reports links whose node_from is not the node that they lie under.
-func (l *problemList) checkLinkFiles(f *Facts) {
+func checkLinkFiles(l *problemList, f *Facts) {
 	for _, r := range f.linkRecords {
 		if r.directoryMismatch {
 			l.warn(v1alpha1.ProblemLinkInconsistent, fmt.Sprintf("KFD node %d", r.from),
@@ -126,11 +126,11 @@ func (l *problemList) checkLinkFiles(f *Facts) {
 
 // checkPairs looks at each two GPUs of a hive once. Where links of a GPU could not be read, those that are not there
 // may be among them, and Unread says which files; what was read counts all the same.
-func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
+func checkPairs(l *problemList, f *Facts, groups map[uint64][]int) {
 	views := newViewCheck(f)
 	for i := range f.GPUs {
 		if f.linksRead(i) {
-			l.checkPartitions(f, i)
+			checkPartitions(l, f, i)
 		}
 		for j := i + 1; j < len(f.GPUs); j++ {
 			a, b := &f.GPUs[i], &f.GPUs[j]
@@ -145,7 +145,7 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 			switch {
 			case openThere && openBack:
 			case openThere || openBack:
-				l.checkHalf(name, a, b, there, back, openThere)
+				checkHalf(l, name, a, b, there, back, openThere)
 			case xThere != xBack:
 				from, to := a, b
 				if xBack {
@@ -160,14 +160,14 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 			case !xThere:
 				l.error(v1alpha1.ProblemLinkMissing, name,
 					"KFD has no link between these GPUs; expected xGMI within a hive of %d. Look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
-			case l.checkSymmetry(name, a, b, there, back):
+			case checkSymmetry(l, name, a, b, there, back):
 			default:
-				l.checkWeight(name, a, b, there)
+				checkWeight(l, name, a, b, there)
 				if back.Weight != there.Weight { // stated by different rules, see sameMode
-					l.checkWeight(name, b, a, back)
+					checkWeight(l, name, b, a, back)
 				}
 				if f.linksRead(i) && f.linksRead(j) {
-					l.checkDevicePairs(f, name, i, j)
+					checkDevicePairs(l, f, name, i, j)
 				}
 				views.add(name, i, j)
 			}
@@ -177,7 +177,7 @@ func (l *problemList) checkPairs(f *Facts, groups map[uint64][]int) {
 }
 
 // checkHalf looks at a pair of which one direction may be unread: the other alone can be wrong.
-func (l *problemList) checkHalf(name string, a, b *GPU, there, back *Link, openThere bool) {
+func checkHalf(l *problemList, name string, a, b *GPU, there, back *Link, openThere bool) {
 	from, to, link := a, b, there
 	if openThere {
 		from, to, link = b, a, back
@@ -185,7 +185,7 @@ func (l *problemList) checkHalf(name string, a, b *GPU, there, back *Link, openT
 	const next = "The other direction could not be read. Look for XGMI in the kernel log; power-cycle the node."
 	switch {
 	case isXGMI(link):
-		l.checkWeight(name, from, to, link)
+		checkWeight(l, name, from, to, link)
 	case link != nil:
 		l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name, "Only PCIe leads from %s to %s; expected xGMI within their hive. %s", from.PCIAddress, to.PCIAddress, next)
 	default:
@@ -201,7 +201,7 @@ func sameMode(a, b *GPU) bool {
 
 // checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says
 // whether it found a difference.
-func (l *problemList) checkSymmetry(name string, a, b *GPU, there, back *Link) bool {
+func checkSymmetry(l *problemList, name string, a, b *GPU, there, back *Link) bool {
 	if !sameMode(a, b) {
 		return false
 	}
@@ -234,7 +234,7 @@ func stateRange(l *Link) string {
 }
 
 // checkDevicePairs: each partition of a GPU must reach each partition of the other.
-func (l *problemList) checkDevicePairs(f *Facts, name string, i, j int) {
+func checkDevicePairs(l *problemList, f *Facts, name string, i, j int) {
 	want := len(f.GPUs[i].Nodes) * len(f.GPUs[j].Nodes)
 	have := min(f.Mesh.devicePairs[[2]int{i, j}], f.Mesh.devicePairs[[2]int{j, i}])
 	if have < want {
@@ -244,7 +244,7 @@ func (l *problemList) checkDevicePairs(f *Facts, name string, i, j int) {
 }
 
 // checkPartitions: the partitions of one GPU reach each other inside of it.
-func (l *problemList) checkPartitions(f *Facts, i int) {
+func checkPartitions(l *problemList, f *Facts, i int) {
 	g := &f.GPUs[i]
 	want, have := len(g.Nodes)*(len(g.Nodes)-1), f.Mesh.devicePairs[[2]int{i, i}]
 	if have < want && g.model.Fabric == fabricMesh {
@@ -264,7 +264,7 @@ func (g *GPU) maybePartitioned() bool {
 func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
 
 // checkWeight holds an xGMI weight against the product's: one hop in a mesh, any whole number of hops elsewhere.
-func (l *problemList) checkWeight(name string, g, peer *GPU, link *Link) {
+func checkWeight(l *problemList, name string, g, peer *GPU, link *Link) {
 	switch {
 	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions && (g.maybePartitioned() || peer.maybePartitioned()):
 	case g.model.Fabric != fabricMesh && link.Hops != nil: // a real MI250 has 45 where the shortest way has two hops
@@ -283,7 +283,7 @@ func (l *problemList) checkWeight(name string, g, peer *GPU, link *Link) {
 // checkBandwidth compares the links between GPUs of one mode with each other, never with a constant: drivers have
 // written 50000 and 64000 for the same hardware, and 0 for "not known". Fabrics other than a mesh have different
 // numbers of links for each pair.
-func (l *problemList) checkBandwidth(f *Facts) {
+func checkBandwidth(l *problemList, f *Facts) {
 	if f.GPUs[0].model.Fabric != fabricMesh {
 		return
 	}

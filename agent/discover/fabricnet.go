@@ -185,7 +185,7 @@ func augment(choices [][]int, owner map[int]int, seen map[int]bool, row int) boo
 }
 
 // checkNICs: ports that are not up, and GPUs without a NIC on their side where others have one.
-func (l *problemList) checkNICs(f *Facts) {
+func checkNICs(l *problemList, f *Facts) {
 	hardware, active := 0, 0
 	for i := range f.NICs {
 		if n := &f.NICs[i]; !n.virtual && !n.virtualFunction {
@@ -196,7 +196,7 @@ func (l *problemList) checkNICs(f *Facts) {
 		}
 	}
 	if active == 0 {
-		l.checkAllDown(f, hardware)
+		checkAllDown(l, f, hardware)
 	}
 	for i := range f.NICs {
 		n := &f.NICs[i]
@@ -224,7 +224,7 @@ func (l *problemList) checkNICs(f *Facts) {
 }
 
 // checkAllDown is for a node none of whose RDMA devices has a port that is up: one problem, since they have one cause.
-func (l *problemList) checkAllDown(f *Facts, hardware int) {
+func checkAllDown(l *problemList, f *Facts, hardware int) {
 	var names []string
 	var first *NIC
 	states := map[string]int{}

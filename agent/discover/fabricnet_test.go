@@ -204,7 +204,7 @@ func TestNICProblems(t *testing.T) {
 			}
 			assignNICs(f)
 			var l problemList
-			l.checkNICs(f)
+			checkNICs(&l, f)
 			var got []string
 			for _, p := range l {
 				got = append(got, p.Severity+" "+p.Code+" "+p.Subject+": "+p.Message)

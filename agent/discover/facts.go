@@ -72,8 +72,7 @@ type Facts struct {
 	linkRecords []linkRecord
 	// linksUnread are the KFD nodes of which some link is there but could not be read.
 	linksUnread map[int]bool
-	// hiveOrder lists the PCI addresses of a hive's GPUs in the driver's order; a hive whose order is not known is absent.
-	hiveOrder map[uint64][]string
+	hiveOrder   hiveOrders
 	// renderMinors are the DRM render nodes that exist; nil where they could not be listed.
 	renderMinors map[uint64]bool
 	pciAddresses map[string]bool // every function on the PCI bus

@@ -299,9 +299,9 @@ func (f *Facts) summarise() {
 	if len(f.GPUs) == 0 {
 		return
 	}
-	f.Model = f.shared(func(g *GPU) string { return g.Model })
-	f.GFXTarget = f.shared(func(g *GPU) string { return g.GFXTarget })
-	f.Partition = f.sharedMode()
+	f.Model = shared(f.GPUs, func(g *GPU) string { return g.Model })
+	f.GFXTarget = shared(f.GPUs, func(g *GPU) string { return g.GFXTarget })
+	f.Partition = sharedMode(f.GPUs)
 	f.PartitionSource = ""
 	switch {
 	case f.Partition == Unknown || f.Partition == Mixed || f.Partition == NotApplicable:
@@ -314,10 +314,10 @@ func (f *Facts) summarise() {
 
 // shared is what all GPUs say; mixed where two of them say different things, and unknown where one of them says
 // nothing.
-func (f *Facts) shared(of func(*GPU) string) string {
+func shared(gpus []GPU, of func(*GPU) string) string {
 	found, unknown := "", false
-	for i := range f.GPUs {
-		switch value := of(&f.GPUs[i]); {
+	for i := range gpus {
+		switch value := of(&gpus[i]); {
 		case value == "":
 			unknown = true
 		case found != "" && value != found:
@@ -334,8 +334,8 @@ func (f *Facts) shared(of func(*GPU) string) string {
 
 // sharedMode is the partition mode of all GPUs. Its two parts are compared apart: a mode that could not be read is not
 // another mode.
-func (f *Facts) sharedMode() string {
-	none := f.shared(func(g *GPU) string {
+func sharedMode(gpus []GPU) string {
+	none := shared(gpus, func(g *GPU) string {
 		if partitionName(g) == NotApplicable {
 			return NotApplicable
 		}
@@ -344,8 +344,8 @@ func (f *Facts) sharedMode() string {
 	if none == Mixed || none == NotApplicable {
 		return none
 	}
-	compute := f.shared(func(g *GPU) string { return g.ComputePartition })
-	memory := f.shared(func(g *GPU) string { return g.MemoryPartition })
+	compute := shared(gpus, func(g *GPU) string { return g.ComputePartition })
+	memory := shared(gpus, func(g *GPU) string { return g.MemoryPartition })
 	switch {
 	case compute == Mixed || memory == Mixed:
 		return Mixed

@@ -84,20 +84,24 @@ func isNodeName(name string) bool {
 	return err == nil
 }
 
-// orderHives keeps the orders that agree with what is known otherwise: each GPU of the hive is in it once, its lists
+// hiveOrders list the PCI addresses of each hive's GPUs in the driver's order, by hive; one whose order is not known is
+// absent.
+type hiveOrders map[uint64][]string
+
+// fitting keeps the orders that agree with what is known otherwise: each GPU of the hive is in it once, its lists
 // have an entry for each member, and its own entry is 0. The lists come from the firmware, the order from the driver;
 // where they do not fit, no entry can be given to a pair.
-func (f *Facts) orderHives(orders map[uint64][]string) {
-	f.hiveOrder = map[uint64][]string{}
-	for id, members := range hives(f.GPUs) {
-		order := orders[id]
+func (o hiveOrders) fitting(gpus []GPU) hiveOrders {
+	fit := hiveOrders{}
+	for id, members := range hives(gpus) {
+		order := o[id]
 		place := map[string]int{}
 		for i, address := range order {
 			place[address] = i
 		}
 		good := len(order) > 0 && len(place) == len(order)
 		for _, i := range members {
-			g := &f.GPUs[i]
+			g := &gpus[i]
 			at, listed := place[g.PCIAddress]
 			good = good && listed
 			for _, list := range [][]uint8{g.hops, g.links} {
@@ -105,22 +109,22 @@ func (f *Facts) orderHives(orders map[uint64][]string) {
 			}
 		}
 		if good {
-			f.hiveOrder[id] = order
+			fit[id] = order
 		}
 	}
+	return fit
 }
 
 // peerView is what a GPU's own PCI directory says of its way to another GPU of the hive; nil is not known.
 type peerView struct{ hops, links *uint8 }
 
-// view gives what GPU i says of GPU j.
-func (f *Facts) view(i, j int) peerView {
+// view gives what GPU a says of GPU b.
+func (o hiveOrders) view(a, b *GPU) peerView {
 	var v peerView
-	a, b := &f.GPUs[i], &f.GPUs[j]
 	if a.HiveID == nil {
 		return v
 	}
-	for at, address := range f.hiveOrder[*a.HiveID] {
+	for at, address := range o[*a.HiveID] {
 		if address != b.PCIAddress {
 			continue
 		}
@@ -136,18 +140,18 @@ func (f *Facts) view(i, j int) peerView {
 }
 
 // absentMembers are GPUs that the driver's own list of a hive has and KFD does not.
-func (f *Facts) absentMembers() []string {
+func (o hiveOrders) absentMembers(gpus []GPU) []string {
 	here := map[string]bool{}
-	for i := range f.GPUs {
-		here[f.GPUs[i].PCIAddress] = true
+	for i := range gpus {
+		here[gpus[i].PCIAddress] = true
 	}
 	var absent []string
-	for i := range f.GPUs { // by GPU, so that the order is always the same
-		id := f.GPUs[i].HiveID
+	for i := range gpus { // by GPU, so that the order is always the same
+		id := gpus[i].HiveID
 		if id == nil {
 			continue
 		}
-		for _, address := range f.hiveOrder[*id] {
+		for _, address := range o[*id] {
 			if !here[address] {
 				here[address] = true
 				absent = append(absent, address)

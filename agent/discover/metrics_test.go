@@ -392,7 +392,7 @@ func TestUnknownMetricsAreToldOnce(t *testing.T) {
 	}
 	f.addUnread(&ReadError{Path: "x/gpu_metrics", Class: ClassUnsupported, Err: syscall.EOPNOTSUPP}) // a guest's
 	var l problemList
-	l.checkCounters(f)
+	checkCounters(&l, f)
 	if len(l) != 1 || l[0].Code != v1alpha1.ProblemMetricsUnsupported || l[0].Severity != v1alpha1.SeverityWarning ||
 		!strings.Contains(l[0].Message, "revision 9.9") || !strings.Contains(l[0].Message, "on 2 GPUs") {
 		t.Errorf("problems %+v", l)

@@ -84,7 +84,7 @@ func TestMixedModes(t *testing.T) {
 			link(2, 1, own(2))
 			f.Mesh = buildMesh(f, 3)
 			var l problemList
-			l.checkFabric(f)
+			checkFabric(&l, f)
 			var got []string
 			for _, p := range l {
 				got = append(got, p.Severity+" "+p.Code+" "+p.Subject)

@@ -153,7 +153,7 @@ func TestFunction(t *testing.T) {
 			m, _ := LookupModel(id)
 			f.GPUs = append(f.GPUs, GPU{model: m})
 		}
-		if got := f.function(); got != c.want {
+		if got := functionOf(f.GPUs); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -258,7 +258,7 @@ func TestModules(t *testing.T) {
 func TestPartnerIsUnique(t *testing.T) {
 	model, _ := LookupModel(0x740c)
 	hive := uint64(7)
-	f := &Facts{Mesh: Mesh{State: MeshFull, Pairs: make([][]*Link, 4)}, hiveOrder: map[uint64][]string{7: {"a", "b", "c", "d"}}}
+	f := &Facts{Mesh: Mesh{State: MeshFull, Pairs: make([][]*Link, 4)}, hiveOrder: hiveOrders{7: {"a", "b", "c", "d"}}}
 	for i, links := range [][]uint8{{0, 4, 4, 1}, {4, 0, 1, 1}, {4, 1, 0, 4}, {1, 1, 4, 0}} {
 		f.Mesh.Pairs[i] = make([]*Link, 4)
 		f.GPUs = append(f.GPUs, GPU{PCIAddress: string(rune('a' + i)), DeviceID: "0x740c", model: model, HiveID: &hive, links: links})

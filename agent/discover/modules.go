@@ -6,7 +6,7 @@ const dieLinks = 4
 
 // setModules says which GPUs share a package, and what the GPUs are. It needs the mesh.
 func (f *Facts) setModules() {
-	f.Function = f.function()
+	f.Function = functionOf(f.GPUs)
 	f.Modules = nil
 	if len(f.GPUs) == 0 {
 		return
@@ -79,7 +79,7 @@ func (f *Facts) partner(i int) int {
 // linksBetween is how many parallel links lead from GPU i to GPU j: as the driver lists them, else by the bandwidths
 // that KFD states of one link and of all. 0 where that is not known.
 func (f *Facts) linksBetween(i, j int) uint64 {
-	if links := f.view(i, j).links; links != nil && *links > 0 {
+	if links := f.hiveOrder.view(&f.GPUs[i], &f.GPUs[j]).links; links != nil && *links > 0 {
 		return uint64(*links)
 	}
 	link := f.Mesh.Pairs[i][j]
@@ -89,10 +89,11 @@ func (f *Facts) linksBetween(i, j int) uint64 {
 	return *link.MaxBandwidthMBps / *link.MinBandwidthMBps
 }
 
-func (f *Facts) function() string {
+// functionOf is what all GPUs are: physical or virtual functions, or both.
+func functionOf(gpus []GPU) string {
 	found := ""
-	for i := range f.GPUs {
-		switch one := f.GPUs[i].model.function(); {
+	for i := range gpus {
+		switch one := gpus[i].model.function(); {
 		case one == FunctionUnknown:
 			return FunctionUnknown
 		case found == "":

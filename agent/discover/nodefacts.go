@@ -42,16 +42,16 @@ func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 		ModuleCount:     count(f.Modules),
 		RenderNodeCount: count(f.RenderNodes),
 		Function:        f.Function,
-		Firmware:        f.firmware(),
-		RAS:             f.rasFacts(),
+		Firmware:        firmwareFacts(f),
+		RAS:             sumOfRAS(f),
 		Partition:       cut(f.Partition, 32),
-		XGMI:            f.xgmiFacts(),
+		XGMI:            xgmiFacts(f),
 	}
 	if f.pciReadable {
 		n := len(f.PCIGPUs)
 		out.PCIGPUCount = count(&n)
 	}
-	f.addGPUs(out)
+	addGPUs(out, f)
 	for i := range f.NICs {
 		n := &f.NICs[i]
 		out.NICs = append(out.NICs, v1alpha1.NICFacts{Name: cut(n.Name, 32), Interface: cut(n.Interface, 32), LinkLayer: cut(n.LinkLayer, 16),
@@ -69,10 +69,10 @@ func count(n *int) *int32 {
 	return ptr.To(int32(*n))
 }
 
-func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
+func addGPUs(out *v1alpha1.NodeFacts, f *Facts) {
 	var rows []string
 	if len(f.GPUs) <= maxGPUs {
-		out.LinkClasses, rows = f.linkClasses()
+		out.LinkClasses, rows = linkClasses(f)
 	}
 	numbers := hiveNumbers(f.GPUs)
 	for i := range f.GPUs[:min(len(f.GPUs), maxGPUs)] {
@@ -101,11 +101,11 @@ func (f *Facts) addGPUs(out *v1alpha1.NodeFacts) {
 	for _, address := range f.LostGPUs[:min(len(f.LostGPUs), maxGPUs)] {
 		out.LostGPUs = append(out.LostGPUs, cut(address, 16))
 	}
-	f.addLostLinks(out)
+	addLostLinks(out, f)
 }
 
 // addLostLinks marks each lost link at those of its GPUs that are there, as far as these are listed.
-func (f *Facts) addLostLinks(out *v1alpha1.NodeFacts) {
+func addLostLinks(out *v1alpha1.NodeFacts, f *Facts) {
 	at := make(map[string]int, len(out.GPUs)+len(out.LostGPUs))
 	for i := range out.GPUs {
 		at[f.GPUs[i].PCIAddress] = i
@@ -161,8 +161,8 @@ func LostLinks(facts *v1alpha1.NodeFacts) [][2]string {
 	return pairs
 }
 
-// firmware is what all devices share; nil where nothing of it is known.
-func (f *Facts) firmware() *v1alpha1.FirmwareFacts {
+// firmwareFacts is what all devices share; nil where nothing of it is known.
+func firmwareFacts(f *Facts) *v1alpha1.FirmwareFacts {
 	shared := func(of func(*Device) *uint64) string {
 		found := ""
 		for i := range f.Devices {
@@ -189,8 +189,8 @@ func (f *Facts) firmware() *v1alpha1.FirmwareFacts {
 	return &fw
 }
 
-// rasFacts sums up the error counters of all GPUs; nil where no GPU has any.
-func (f *Facts) rasFacts() *v1alpha1.RASFacts {
+// sumOfRAS sums up the error counters of all GPUs; nil where no GPU has any.
+func sumOfRAS(f *Facts) *v1alpha1.RASFacts {
 	var r v1alpha1.RASFacts
 	add := func(sum **int64, n uint64) {
 		if *sum == nil {
@@ -223,7 +223,7 @@ func (f *Facts) rasFacts() *v1alpha1.RASFacts {
 
 // linkClasses names the kinds of link by letters, the most frequent first, and gives each GPU's row of them. A link of
 // a kind past the last letter is "?".
-func (f *Facts) linkClasses() ([]v1alpha1.LinkClass, []string) {
+func linkClasses(f *Facts) ([]v1alpha1.LinkClass, []string) {
 	type kind struct {
 		link                     LinkType
 		hops                     uint64
@@ -286,7 +286,7 @@ func (f *Facts) linkClasses() ([]v1alpha1.LinkClass, []string) {
 	return classes, rows
 }
 
-func (f *Facts) xgmiFacts() v1alpha1.XGMIFacts {
+func xgmiFacts(f *Facts) v1alpha1.XGMIFacts {
 	x := v1alpha1.XGMIFacts{Mesh: f.Mesh.State, Hives: int32(f.Mesh.Hives), Links: int32(f.Mesh.Links)}
 	if f.Mesh.ExpectedLinks != nil {
 		n := int32(*f.Mesh.ExpectedLinks)
@@ -296,19 +296,19 @@ func (f *Facts) xgmiFacts() v1alpha1.XGMIFacts {
 		n := int64(*f.Mesh.LinkBandwidthMBps)
 		x.LinkBandwidthMBps = &n
 	}
-	x.UncorrectableErrors = f.sumOfAll(func(g *GPU) *uint64 { return g.XGMIUncorrectableErrors })
-	x.CorrectableErrors = f.sumOfAll(func(g *GPU) *uint64 { return g.XGMICorrectableErrors })
+	x.UncorrectableErrors = sumOfAll(f.GPUs, func(g *GPU) *uint64 { return g.XGMIUncorrectableErrors })
+	x.CorrectableErrors = sumOfAll(f.GPUs, func(g *GPU) *uint64 { return g.XGMICorrectableErrors })
 	return x
 }
 
 // sumOfAll adds a counter over all GPUs; nil where any of them does not have it, since a part is not the sum.
-func (f *Facts) sumOfAll(of func(*GPU) *uint64) *int64 {
-	if len(f.GPUs) == 0 {
+func sumOfAll(gpus []GPU, of func(*GPU) *uint64) *int64 {
+	if len(gpus) == 0 {
 		return nil
 	}
 	var sum int64
-	for i := range f.GPUs {
-		n := of(&f.GPUs[i])
+	for i := range gpus {
+		n := of(&gpus[i])
 		if n == nil || *n > 1<<60 || sum > 1<<60 {
 			return nil
 		}

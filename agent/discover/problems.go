@@ -32,22 +32,22 @@ func SortProblems(problems []v1alpha1.Problem) {
 
 // findProblems holds the facts against what a healthy node shows.
 func findProblems(f *Facts, expectedGPUs int) []v1alpha1.Problem {
-	l := problemList{}
-	l.checkTree(f)
-	l.checkUnread(f)
-	l.checkPresence(f, expectedGPUs)
-	l.checkUniformity(f)
-	l.checkFabric(f)
-	l.checkCounters(f)
-	l.checkHost(f)
-	l.checkVersions(f)
-	l.checkNICs(f)
-	SortProblems(l)
-	return l
+	l := &problemList{}
+	checkTree(l, f)
+	checkUnread(l, f)
+	checkPresence(l, f, expectedGPUs)
+	checkUniformity(l, f)
+	checkFabric(l, f)
+	checkCounters(l, f)
+	checkHost(l, f)
+	checkVersions(l, f)
+	checkNICs(l, f)
+	SortProblems(*l)
+	return *l
 }
 
 // checkTree says why there is no GPU at all, if so: the tree, the driver or the hardware.
-func (l *problemList) checkTree(f *Facts) {
+func checkTree(l *problemList, f *Facts) {
 	if !f.GenerationStable {
 		l.warn(v1alpha1.ProblemTopologyUnstable, "generation_id",
 			"KFD's topology changed during each of %d scans: a GPU is resetting or being repartitioned. Wait, then look again.", f.Scans)
@@ -100,7 +100,7 @@ func onPCI(f *Facts) string {
 
 // checkUnread turns what could not be read into problems, one for each kind of failure, so that 64 files of one hung
 // GPU do not push everything else out.
-func (l *problemList) checkUnread(f *Facts) {
+func checkUnread(l *problemList, f *Facts) {
 	if n := len(f.HiddenNodes); n > 0 {
 		l.error(v1alpha1.ProblemGPUHidden, "KFD node "+joinInts(f.HiddenNodes, 8),
 			"%d of KFD's nodes answer EPERM: these GPUs are hidden from this container by its device cgroup, neither absent nor broken. Run privileged or with DRA admin access.", n)
@@ -141,7 +141,7 @@ func (l *problemList) checkUnread(f *Facts) {
 		severity, code, next := unreadProblem(g.class, g.kind)
 		l.add(severity, code, u.Path, "Could not read it%s: %s: %s. %s", more, g.class, u.Message, next)
 	}
-	l.checkErrorFiles(f)
+	checkErrorFiles(l, f)
 }
 
 // unreadKind sorts paths by what a reader loses with them.
@@ -193,11 +193,11 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 }
 
 // checkPresence: is every GPU of the PCI bus in KFD, are there as many as expected, and all their partitions?
-func (l *problemList) checkPresence(f *Facts, asked int) {
+func checkPresence(l *problemList, f *Facts, asked int) {
 	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing; nor where the
 	// topology changed while it was read.
 	certain := f.GPUsCertain() && f.kfdPresent
-	absent := l.checkBus(f, certain)
+	absent := checkBus(l, f, certain)
 	if e := expectGPUs(f, asked); certain && len(f.GPUs) > 0 && len(f.GPUs)+absent < e.gpus {
 		severity, next := v1alpha1.SeverityWarning, "Look for a GPU that fell off the bus in the kernel log; if the node shall have fewer, say so with --expected-gpus."
 		if e.evident {
@@ -219,7 +219,7 @@ func (l *problemList) checkPresence(f *Facts, asked int) {
 }
 
 // checkUniformity: one model and one partition mode.
-func (l *problemList) checkUniformity(f *Facts) {
+func checkUniformity(l *problemList, f *Facts) {
 	if f.Model == Mixed {
 		l.error(v1alpha1.ProblemMixedModels, strings.Join(oddOnes(f.GPUs, func(g *GPU) string { return g.Model }), " "),
 			"The GPUs are of different models: %s. RCCL expects one; exclude the node or replace the odd GPU.",
@@ -255,7 +255,7 @@ func (l *problemList) checkUniformity(f *Facts) {
 			break
 		}
 	}
-	l.checkFirmware(f)
+	checkFirmware(l, f)
 }
 
 // ownHives says how far the hives of GPUs without expectations are complete.
@@ -323,15 +323,15 @@ func tallyCounts(counts map[string]int) string {
 }
 
 // checkHost: settings and placement that slow a node down without breaking it.
-func (l *problemList) checkHost(f *Facts) {
+func checkHost(l *problemList, f *Facts) {
 	if n := f.Host.NUMABalancing; n != nil && *n != 0 {
 		l.warn(v1alpha1.ProblemNUMABalancing, "kernel.numa_balancing",
 			"It is %d and RCCL wants 0: automatic balancing costs up to half of the bandwidth. Set kernel.numa_balancing=0.", *n)
 	}
 	if len(f.GPUs) == 0 || !f.GPUs[0].model.VF { // RCCL does not look for iommu=pt in a guest
-		l.checkIOMMU(f)
+		checkIOMMU(l, f)
 	}
-	l.checkROCm(f)
+	checkROCm(l, f)
 	var numa []string
 	speeds := map[uint64]int{}
 	for i := range f.GPUs {
@@ -360,10 +360,10 @@ func (l *problemList) checkHost(f *Facts) {
 	}
 }
 
-func (l *problemList) checkROCm(f *Facts) {
+func checkROCm(l *problemList, f *Facts) {
 	switch f.ROCm.State {
 	case ROCmAmbiguous:
-		l.ambiguousROCm(f)
+		ambiguousROCm(l, f)
 	case ROCmFound:
 		if s := f.ROCm.passed(); s != nil {
 			l.warn(v1alpha1.ProblemROCmUnreadable, s.Path, "It could not be read (%s), so the version %s is taken from %s. %s", s.Error, f.ROCm.Version, f.ROCm.Source, s.next())
@@ -384,7 +384,7 @@ func (l *problemList) checkROCm(f *Facts) {
 }
 
 // ambiguousROCm: several installations, and no link leads to one of them.
-func (l *problemList) ambiguousROCm(f *Facts) {
+func ambiguousROCm(l *problemList, f *Facts) {
 	var versions []string
 	cores := true
 	for _, s := range f.ROCm.Sources {
@@ -407,7 +407,7 @@ func (l *problemList) ambiguousROCm(f *Facts) {
 	}
 }
 
-func (l *problemList) checkIOMMU(f *Facts) {
+func checkIOMMU(l *problemList, f *Facts) {
 	const slow = "RCCL warns of slow or hanging peer access."
 	h := &f.Host
 	switch {

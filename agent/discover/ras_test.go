@@ -139,7 +139,7 @@ func TestCounterProblems(t *testing.T) {
 			f := &Facts{GPUs: []GPU{{PCIAddress: "0000:00:00.0"}, {PCIAddress: "0000:01:00.0"}, {PCIAddress: "0000:02:00.0"}, {PCIAddress: "0000:03:00.0"}}}
 			c.change(f.GPUs)
 			var l problemList
-			l.checkCounters(f)
+			checkCounters(&l, f)
 			f.Problems = l
 			if diff := cmp.Diff(append([]string{}, c.want...), problemLines(f)); diff != "" {
 				t.Fatalf("problems (-want +got):\n%s", diff)

@@ -177,12 +177,12 @@ func (s *Scanner) readHives(ctx context.Context, f *Facts) error {
 	if err != nil {
 		return err
 	}
-	orders := make(map[uint64][]string, len(ids))
+	orders := make(hiveOrders, len(ids))
 	for i, a := range answers {
 		orders[ids[i]] = a.order
 		f.addUnread(a.unread...)
 	}
-	f.orderHives(orders)
+	f.hiveOrder = orders.fitting(f.GPUs)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (f *Facts) Verdict() string {
 		text = "SIMULATED: "
 	}
 	if !f.Healthy() {
-		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s", plural("", errs, "error"), plural(", ", warnings, "warning"), f.gpusInWords(), f.problemInWords(0))
+		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s", plural("", errs, "error"), plural(", ", warnings, "warning"), gpusInWords(f), problemInWords(f, 0))
 	}
 	word := "healthy"
 	switch {
@@ -63,17 +63,17 @@ func (f *Facts) Verdict() string {
 	case !f.Proven():
 		word = "no error found, but not proven healthy"
 	}
-	text += fmt.Sprintf("%s: %s, xGMI mesh %s", word, f.gpusInWords(), meshWords(&f.Mesh))
+	text += fmt.Sprintf("%s: %s, xGMI mesh %s", word, gpusInWords(f), meshWords(&f.Mesh))
 	if warnings > 0 {
-		text += plural(", with ", warnings, "warning") + ": " + f.problemInWords(errs) // errors come first
+		text += plural(", with ", warnings, "warning") + ": " + problemInWords(f, errs) // errors come first
 	} else if errs > 0 {
-		text += ": " + f.problemInWords(0)
+		text += ": " + problemInWords(f, 0)
 	}
 	return text
 }
 
 // gpusInWords is "8 x MI300X", "8 x MI300X as 64 devices" or "no GPU".
-func (f *Facts) gpusInWords() string {
+func gpusInWords(f *Facts) string {
 	switch {
 	case len(f.GPUs) == 0:
 		return "no GPU"
@@ -89,10 +89,10 @@ func modelsInWords(f *Facts) string {
 }
 
 // problemInWords is "Code subject (GPU3, GPU6): message".
-func (f *Facts) problemInWords(i int) string { return f.problemHead(i) + ": " + f.Problems[i].Message }
+func problemInWords(f *Facts, i int) string { return problemHead(f, i) + ": " + f.Problems[i].Message }
 
 // problemHead is "Code subject (GPU3, GPU6)"; the GPUs' numbers are those of the tables.
-func (f *Facts) problemHead(i int) string {
+func problemHead(f *Facts, i int) string {
 	p := &f.Problems[i]
 	text := p.Code
 	if p.Subject != "" {
@@ -260,7 +260,7 @@ func (t *table) problems(f *Facts) {
 	}
 	t.title("Problems")
 	for i := range f.Problems {
-		t.line("%-7s %s:", f.Problems[i].Severity, f.problemHead(i))
+		t.line("%-7s %s:", f.Problems[i].Severity, problemHead(f, i))
 		t.wrapped(8, f.Problems[i].Message)
 	}
 	t.line("")

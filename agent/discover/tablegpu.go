@@ -231,7 +231,7 @@ func rasCells(f *Facts, gpu int) []string {
 	g := &f.GPUs[gpu]
 	dir := pciDir + "/" + g.PCIAddress
 	absent := notThere
-	if f.unreadBelow(dir+"/ras") || (!g.model.VF && (g.RAS == nil || len(f.lacksCounters(gpu)) > 0)) {
+	if unreadBelow(f, dir+"/ras") || (!g.model.VF && (g.RAS == nil || len(f.lacksCounters(gpu)) > 0)) {
 		absent = notKnown
 	}
 	ue, ce, de, blocks := absent, absent, absent, absent
@@ -265,7 +265,7 @@ func rasCells(f *Facts, gpu int) []string {
 	switch {
 	case g.Metrics != nil:
 		ports, hotspot, memory, power = portWords(g.Metrics.XGMIPorts), mark(g.Metrics.HotspotCelsius), mark(g.Metrics.MemoryCelsius), mark(g.Metrics.SocketPowerWatts)
-	case f.unreadBelow(dir + "/gpu_metrics"):
+	case unreadBelow(f, dir+"/gpu_metrics"):
 		ports, hotspot, memory, power = notKnown, notKnown, notKnown, notKnown
 	}
 	return []string{ue, ce, de, pages, ports, hotspot, memory, power, blocks}

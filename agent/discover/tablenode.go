@@ -189,7 +189,7 @@ func rdmaWords(f *Facts) string {
 }
 
 // unreadBelow says that something at or below a path is there and could not be read.
-func (f *Facts) unreadBelow(path string) bool {
+func unreadBelow(f *Facts, path string) bool {
 	for _, u := range f.Unread {
 		if u.Class != ClassMissing && (u.Path == path || strings.HasPrefix(u.Path, path+"/")) {
 			return true

@@ -9,7 +9,7 @@ import (
 
 // checkVersions holds the host's ROCm against the GPUs and the driver. It only warns: images bring a ROCm of their own,
 // and a run looks at that one (precondition ROCmVersion).
-func (l *problemList) checkVersions(f *Facts) {
+func checkVersions(l *problemList, f *Facts) {
 	const ofHost = " It is the host's ROCm; images bring their own, so jobs may use another."
 	if f.ROCm.State != ROCmFound {
 		return

@@ -29,7 +29,7 @@ func TestCheckVersions(t *testing.T) {
 			f.GPUs = append(f.GPUs, GPU{GFXTarget: target})
 		}
 		var l problemList
-		l.checkVersions(f)
+		checkVersions(&l, f)
 		f.Problems = l
 		if diff := cmp.Diff(c.want, problemLines(f), cmp.Transformer("nil", func(s []string) string { return strings.Join(s, "\n") })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -20,7 +20,8 @@ type viewFinding struct{ subject, text string }
 func newViewCheck(f *Facts) *viewCheck { return &viewCheck{f: f} }
 
 func (c *viewCheck) add(name string, i, j int) {
-	there, back := c.f.view(i, j), c.f.view(j, i)
+	a, b := &c.f.GPUs[i], &c.f.GPUs[j]
+	there, back := c.f.hiveOrder.view(a, b), c.f.hiveOrder.view(b, a)
 	c.pairs++
 	if text := oneSided("xGMI links", there.links, back.links, &c.f.GPUs[i], &c.f.GPUs[j]); text != "" {
 		c.sides = append(c.sides, viewFinding{name, text})

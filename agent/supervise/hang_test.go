@@ -16,6 +16,16 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
+// specs are those of n ranks on one node, the first of them given.
+func specs(first, n int, of rank.Spec) []rank.Spec {
+	all := make([]rank.Spec, n)
+	for i := range all {
+		all[i] = of
+		all[i].Rank, all[i].Device = first+i, i
+	}
+	return all
+}
+
 // Who is named in a hang, by whose word, and which limit was missed.
 func TestWhoIsLate(t *testing.T) {
 	const step = "AllReduce BFloat16 8 B"
@@ -70,11 +80,11 @@ func TestWhoIsLate(t *testing.T) {
 		{"pairs rightly differ", [4]int{5, 4, 5, 4}, [4]bool{}, rank.Error{Step: pair.String()}, nil, -1, "", false, "rank 2 (GPU ordinal 2) missed the deadline of 4s for ", ""},
 	} {
 		fake := clocktesting.NewFakeClock(start)
-		v := &supervision{clock: fake, team: Team{Node: "n", Name: "Baseline", ExitDeadline: 7 * time.Second}, exited: c.exited[:]}
-		for i := range 4 {
-			v.team.Specs = append(v.team.Specs, rank.Spec{Rank: i, WorldSize: 4, InitDeadline: 9 * time.Second, StepDeadline: 4 * time.Second})
-			v.ranks = append(v.ranks, RankOutcome{Rank: i, Device: i, Events: c.events[i], Since: start, At: &pair})
-			v.began, v.deadline, v.awaits = append(v.began, start), append(v.deadline, start.Add(4*time.Second)), append(v.awaits, c.said.Step)
+		spec := rank.Spec{WorldSize: 4, InitDeadline: 9 * time.Second, StepDeadline: 4 * time.Second}
+		v := newSupervision(fake, Team{Node: "n", Name: "Baseline", ExitDeadline: 7 * time.Second, Specs: specs(0, 4, spec)})
+		for i, r := range v.ranks {
+			r.Events, r.Since, r.At = c.events[i], start, &pair
+			r.began, r.deadline, r.awaits, r.exited = start, start.Add(4*time.Second), c.said.Step, c.exited[i]
 		}
 		for i, report := range c.answers {
 			v.ras.answers = append(v.ras.answers, rasAnswer{asked: start.Add(time.Duration(i) * time.Second), report: report})
@@ -104,8 +114,10 @@ func TestSimulatedLateRank(t *testing.T) {
 
 func TestHangAtExitNamesTheRankThatIsLeft(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Now())
-	v := &supervision{clock: fake, team: Team{Node: "n", Name: "Baseline", ExitDeadline: time.Minute, Specs: make([]rank.Spec, 3)}, exited: []bool{true, false, true},
-		ranks: []RankOutcome{{Rank: 0, Events: 5}, {Rank: 1, Events: 5}, {Rank: 2, Events: 5}}, began: make([]time.Time, 3), deadline: make([]time.Time, 3)}
+	v := newSupervision(fake, Team{Node: "n", Name: "Baseline", ExitDeadline: time.Minute, Specs: specs(0, 3, rank.Spec{})})
+	for i, r := range v.ranks {
+		r.Events, r.exited = 5, i != 1
+	}
 	if f := v.hang(1, rank.Error{Step: "destroy"}); f.Rank != 1 || !strings.Contains(f.Message, "rank 1") || !strings.Contains(f.Message, "1m0s for destroy") {
 		t.Errorf("failure = %+v", f)
 	}
@@ -128,12 +140,12 @@ func TestStoppedRankIsNamed(t *testing.T) {
 		"what cannot be read": {map[int]string{1: ""}, [4]bool{}, -1, "", "all 4 ranks missed"},
 	} {
 		start := time.Now()
-		v := &supervision{clock: clocktesting.NewFakeClock(start), team: Team{Node: "n", Name: "Baseline"}, exited: tc.exited[:],
-			processState: func(pid int) string { return tc.states[pid-100] }}
-		for i := range 4 {
-			v.team.Specs = append(v.team.Specs, rank.Spec{Rank: i, WorldSize: 4, StepDeadline: 4 * time.Second})
-			v.ranks = append(v.ranks, RankOutcome{Rank: i, Device: i, ProcessID: 100 + i, Events: 3, Since: start})
-			v.began, v.deadline, v.awaits = append(v.began, start), append(v.deadline, start), append(v.awaits, "a step")
+		spec := rank.Spec{WorldSize: 4, StepDeadline: 4 * time.Second}
+		v := newSupervision(clocktesting.NewFakeClock(start), Team{Node: "n", Name: "Baseline", Specs: specs(0, 4, spec)})
+		v.processState = func(pid int) string { return tc.states[pid-100] }
+		for i, r := range v.ranks {
+			r.ProcessID, r.Events, r.Since = 100+i, 3, start
+			r.began, r.deadline, r.awaits, r.exited = start, start, "a step", tc.exited[i]
 		}
 		f := v.hang(2, rank.Error{Step: "a step"})
 		if f.Rank != tc.rank || join(f.Stopped) != tc.stopped || !strings.HasPrefix(f.Message, "node n: Baseline: "+tc.begins) {
@@ -172,15 +184,14 @@ func TestStateOfAProcess(t *testing.T) {
 // Where all stand alike, the rank that says first that it waits too long must not make its peer look late.
 func TestComplaintOfAHangBlamesNoPeer(t *testing.T) {
 	for complains := range 2 {
-		v := &supervision{clock: clocktesting.NewFakeClock(time.Now()), team: Team{Node: "n", Name: "Baseline", Specs: make([]rank.Spec, 2)}, exited: make([]bool, 2),
-			ranks: []RankOutcome{{Rank: 0}, {Rank: 1}}, began: make([]time.Time, 2), deadline: make([]time.Time, 2), awaits: make([]string, 2)}
-		for i := range 2 {
-			v.team.Specs[i] = rank.Spec{Rank: i, WorldSize: 2, StepDeadline: time.Second}
+		spec := rank.Spec{WorldSize: 2, StepDeadline: time.Second}
+		v := newSupervision(clocktesting.NewFakeClock(time.Now()), Team{Node: "n", Name: "Baseline", Specs: specs(0, 2, spec)})
+		for i := range v.ranks {
 			v.onEvent(i, rank.Event{Kind: rank.EventStepStart, Rank: i, At: &rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: 8}})
 		}
 		v.onEvent(complains, rank.Event{Kind: rank.EventError, Rank: complains,
 			Error: &rank.Error{Code: rank.CodeRankHung, Step: "AllReduce BFloat16 8 B", Message: "not done"}})
-		f := v.blame()
+		f := v.failures.blame(v.ranks)
 		if f == nil || f.Kind != FailHung || f.Rank != -1 || len(f.Behind) != 0 {
 			t.Errorf("rank %d complains: %+v", complains, f)
 		}

@@ -133,11 +133,11 @@ func TestHangOverNodes(t *testing.T) {
 		{"RAS names another node's", [4]int{5, 5, 5, 5}, behind(2), -1, []string{"all 4 ranks of this node, of 8 missed", "by RAS's word rank 2, on other nodes, launched fewer"}},
 		{"RAS names ranks of both", [4]int{5, 5, 5, 5}, behind(2, 5), -1, []string{"all 4 ranks of this node", "by RAS's word rank 2,5, on other nodes"}},
 	} {
-		v := &supervision{clock: clocktesting.NewFakeClock(start), team: Team{Node: "n", Name: "task group-1, communicator group"}, exited: make([]bool, 4)}
-		for i := range 4 {
-			v.team.Specs = append(v.team.Specs, rank.Spec{Rank: 4 + i, WorldSize: 8, StepDeadline: 4 * time.Second})
-			v.ranks = append(v.ranks, RankOutcome{Rank: 4 + i, Device: i, Events: tc.events[i], Since: start})
-			v.began, v.deadline, v.awaits = append(v.began, start), append(v.deadline, start.Add(4*time.Second)), append(v.awaits, stepName)
+		spec := rank.Spec{WorldSize: 8, StepDeadline: 4 * time.Second}
+		v := newSupervision(clocktesting.NewFakeClock(start), Team{Node: "n", Name: "task group-1, communicator group", Specs: specs(4, 4, spec)})
+		for i, r := range v.ranks {
+			r.Events, r.Since = tc.events[i], start
+			r.began, r.deadline, r.awaits = start, start.Add(4*time.Second), stepName
 		}
 		v.ras.answers = tc.answers
 		f := v.hang(0, rank.Error{Step: stepName})
@@ -170,13 +170,15 @@ func TestErrorAtTheEndOfAHang(t *testing.T) {
 		{"a cause of its own", rank.CodeInsufficientMemory, 59 * time.Second, time.Minute, false},
 		{"no deadline", rank.CodeCollectiveFailed, time.Hour, 0, false},
 	} {
-		v := &supervision{clock: clocktesting.NewFakeClock(start.Add(tc.after)), team: Team{Node: "n", Name: "task group-1, communicator group"}, exited: make([]bool, 1),
-			ranks: []RankOutcome{{Rank: 4, Since: start}}, began: []time.Time{start}, deadline: []time.Time{{}}, awaits: []string{stepName}}
+		v := newSupervision(clocktesting.NewFakeClock(start.Add(tc.after)),
+			Team{Node: "n", Name: "task group-1, communicator group", Specs: specs(4, 1, rank.Spec{})})
+		r := v.ranks[0]
+		r.Since, r.began, r.awaits = start, start, stepName
 		if tc.limit > 0 {
-			v.deadline[0] = start.Add(tc.limit)
+			r.deadline = start.Add(tc.limit)
 		}
 		v.onError(0, rank.Error{Code: tc.code, Step: stepName, Message: "remote process exited"})
-		f := v.failures[0]
+		f := v.failures.all[0]
 		if f.Late != tc.late || f.Code != tc.code || strings.Contains(f.Message, fmt.Sprintf("after %s of the 1m0s", tc.after)) != tc.late {
 			t.Errorf("%s: %+v", tc.name, f)
 		}

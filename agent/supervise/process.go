@@ -363,6 +363,17 @@ func exiting(stat string) bool {
 	return err == nil && flags&exiting != 0
 }
 
+// stateOf reads the state of a process, which follows its name in brackets (fs/proc/array.c, do_task_stat); empty where
+// it cannot be read.
+func stateOf(pid int) string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	state, _, _ := strings.Cut(strings.TrimSpace(string(data[bytes.LastIndexByte(data, ')')+1:])), " ")
+	return state
+}
+
 // loaderHint explains an error that hides its cause: the kernel says "no such file" of a binary whose loader is
 // missing.
 func loaderHint(binary string, err error) string {

@@ -98,17 +98,18 @@ func (v *supervision) prepareRAS() (release func()) {
 // nextQuestion is when RAS has to be asked next; zero where it has not.
 func (v *supervision) nextQuestion() time.Time {
 	w := &v.ras
-	if w.address == "" || w.pending || len(v.failures) > 0 || v.team.AskRASAfter < 0 {
+	if w.address == "" || w.pending || len(v.failures.all) > 0 || v.team.AskRASAfter < 0 {
 		return time.Time{}
 	}
-	deadline, i := v.earliestOfRanks()
-	if i < 0 || v.awaits[i] == "load" {
+	deadline, i := v.ranks.earliest()
+	if i < 0 || v.ranks[i].awaits == "load" {
 		return time.Time{} // before its initialisation a rank serves nothing
 	}
+	began := v.ranks[i].began
 	if run := v.team.RunDeadline; !run.IsZero() && run.Before(deadline) {
 		deadline = run
 	}
-	allowed := deadline.Sub(v.began[i])
+	allowed := deadline.Sub(began)
 	after := v.team.AskRASAfter
 	if after == 0 {
 		after = allowed / 2
@@ -118,15 +119,15 @@ func (v *supervision) nextQuestion() time.Time {
 	}
 	asked := 0
 	for _, at := range w.asked {
-		if !at.Before(v.began[i]) {
+		if !at.Before(began) {
 			asked++
 		}
 	}
 	switch asked {
 	case 0:
-		return v.began[i].Add(after)
+		return began.Add(after)
 	case 1:
-		return v.began[i].Add(after + (allowed-after)/2)
+		return began.Add(after + (allowed-after)/2)
 	}
 	return time.Time{}
 }
@@ -155,14 +156,6 @@ func (v *supervision) question(messages chan<- message, stop <-chan struct{}) {
 func (w *rasWatch) onAnswer(a rasAnswer) {
 	w.pending = false
 	w.answers = append(w.answers, a)
-}
-
-// lateSince is when the wait began that is over first.
-func (v *supervision) lateSince() time.Time {
-	if _, i := v.earliestOfRanks(); i >= 0 {
-		return v.began[i]
-	}
-	return v.clock.Now()
 }
 
 // stop gives up on a question that is still open.

@@ -70,15 +70,15 @@ func TestNextQuestion(t *testing.T) {
 		{"never", func(v *supervision) { v.team.AskRASAfter = -1 }, time.Time{}},
 		{"nobody to ask", func(v *supervision) { v.ras.address = "" }, time.Time{}},
 		{"one question at a time", func(v *supervision) { v.ras.pending = true }, time.Time{}},
-		{"something has failed already", func(v *supervision) { v.failures = make([]Failure, 1) }, time.Time{}},
-		{"while it loads the library", func(v *supervision) { v.awaits[1] = "load" }, time.Time{}},
+		{"something has failed already", func(v *supervision) { v.failures.all = make([]Failure, 1) }, time.Time{}},
+		{"while it loads the library", func(v *supervision) { v.ranks[1].awaits = "load" }, time.Time{}},
 		{"the run's deadline comes first", func(v *supervision) { v.team.RunDeadline = at(4) }, at(2)},
 		{"a later run deadline", func(v *supervision) { v.team.RunDeadline = at(40) }, at(5)},
-		{"the other rank is gone", func(v *supervision) { v.exited[1] = true }, at(10)},
-		{"all are gone", func(v *supervision) { v.exited = []bool{true, true} }, time.Time{}},
+		{"the other rank is gone", func(v *supervision) { v.ranks[1].exited = true }, at(10)},
+		{"all are gone", func(v *supervision) { v.ranks[0].exited, v.ranks[1].exited = true, true }, time.Time{}},
 	} {
-		v := &supervision{began: []time.Time{start, start}, deadline: []time.Time{at(20), at(10)}, awaits: []string{"init", "init"},
-			exited: []bool{false, false}, ras: rasWatch{address: "127.0.0.1:1"}}
+		v := &supervision{ranks: ranks{{began: start, deadline: at(20), awaits: "init"}, {began: start, deadline: at(10), awaits: "init"}},
+			ras: rasWatch{address: "127.0.0.1:1"}}
 		c.change(v)
 		if got := v.nextQuestion(); !got.Equal(c.want) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)

@@ -291,6 +291,19 @@ func TestRanksDieWithTheirParent(t *testing.T) {
 	awaitEnd(t, pidFile)
 }
 
+// An event that lay in the queue at the kill must not take the reap deadline away: a process that hangs in the kernel
+// would be waited for without end.
+func TestEventAfterTheKillKeepsTheReapDeadline(t *testing.T) {
+	v := newSupervision(clock.RealClock{}, Team{Specs: specs(0, 1, rank.Spec{StepDeadline: time.Minute})})
+	reap := time.Unix(1000, 0)
+	v.killed, v.ranks[0].deadline = true, reap
+	at := &rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: 8}
+	v.onEvent(0, rank.Event{Kind: rank.EventStepStart, At: at})
+	if got := v.ranks[0].deadline; !got.Equal(reap) {
+		t.Errorf("the deadline is %s, expected %s", got, reap)
+	}
+}
+
 func TestDeathExplainsPeersErrors(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
@@ -311,8 +324,12 @@ func TestDeathExplainsPeersErrors(t *testing.T) {
 		{"a hang and a SIGKILL", hang, Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{{}, {}, at(5)}, 2},
 		{"a hang and a crash at its end", hang, Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, -1},
 	} {
-		v := &supervision{clock: clock.RealClock{}, ranks: make([]RankOutcome, 3), ended: c.ended[:], failures: []Failure{c.first, c.second}}
-		if f := v.blame(); f.Rank != c.want {
+		rs := ranksOf(specs(0, 3, rank.Spec{}))
+		for i, r := range rs {
+			r.ended = c.ended[i]
+		}
+		fs := failures{all: []Failure{c.first, c.second}}
+		if f := fs.blame(rs); f.Rank != c.want {
 			t.Errorf("%s: blame = %+v, expected rank %d", c.name, f, c.want)
 		}
 	}

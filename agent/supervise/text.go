@@ -2,83 +2,12 @@ package supervise
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"rcclx.io/commgroup-operator/agent/rank"
 	"rcclx.io/commgroup-operator/internal/audience"
 )
-
-// doing lists what the ranks are at, those that came least far first.
-func (v *supervision) doing() []RankDoing {
-	sorted := slices.Clone(v.ranks)
-	slices.SortStableFunc(sorted, func(a, b RankOutcome) int { return a.Events - b.Events })
-	out := make([]RankDoing, 0, min(len(sorted), maxDoing))
-	for _, r := range sorted[:min(len(sorted), maxDoing)] {
-		d := RankDoing{Rank: r.Rank, Device: r.Device, PCIAddress: r.PCIAddress, Doing: r.Doing(), Step: r.stepName()}
-		if !r.Since.IsZero() {
-			d.For = v.clock.Since(r.Since)
-		}
-		out = append(out, d)
-	}
-	return out
-}
-
-// whereabouts says what the ranks are at and for how long at least, the common place first.
-func (v *supervision) whereabouts() string {
-	type place struct {
-		doing string
-		ranks []string
-		since time.Time // of the rank that came last
-	}
-	var places []*place
-	for _, r := range v.ranks {
-		doing := r.Doing()
-		at := slices.IndexFunc(places, func(p *place) bool { return p.doing == doing })
-		if at < 0 {
-			at = len(places)
-			places = append(places, &place{doing: doing})
-		}
-		p := places[at]
-		p.ranks = append(p.ranks, fmt.Sprint(r.Rank))
-		if r.Since.After(p.since) {
-			p.since = r.Since
-		}
-	}
-	slices.SortStableFunc(places, func(a, b *place) int { return len(b.ranks) - len(a.ranks) })
-	parts := make([]string, 0, len(places))
-	for _, p := range places {
-		who := "rank " + strings.Join(p.ranks, ",")
-		if len(places) == 1 {
-			who = v.everybody()
-		}
-		text := who + " " + p.doing
-		if long := v.clock.Since(p.since).Round(time.Second); !p.since.IsZero() && long > 0 {
-			text += " for " + long.String()
-		}
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (v *supervision) furthestStep() string {
-	best := RankOutcome{Events: -1}
-	for _, r := range v.ranks {
-		if r.Events > best.Events {
-			best = r
-		}
-	}
-	if best.At != nil {
-		return best.At.String()
-	}
-	return best.Doing()
-}
-
-func (v *supervision) at(i int, what string) string {
-	return fmt.Sprintf("node %s: %s: %s %s", v.team.Node, v.team.Name, v.ranks[i].Name(), what)
-}
 
 // caughtSignal finds the signal that the Go runtime caught and turned into exit code 2: a library that calls abort()
 // ends that way. The runtime's first words are "SIGABRT: abort", or "[signal SIGSEGV: segmentation violation code=…]".

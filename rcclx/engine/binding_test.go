@@ -141,8 +141,8 @@ func (c *steppedClock) Sleep(d time.Duration) { c.now = c.now.Add(d) }
 func TestWaitHasADeadline(t *testing.T) {
 	notReady := purego.NewCallback(func(uintptr) uintptr { return runtimeNotReady })
 	clock := &steppedClock{now: time.Unix(0, 0)}
-	e := &Engine{lib: &Library{Runtime: &Runtime{eventQuery: notReady}}, clock: clock}
-	err := e.waitEvent(1, "AllReduce BFloat16 65536 B", e.limit(5*time.Second))
+	comm := &communicator{lib: &Library{Runtime: &Runtime{eventQuery: notReady}}, clock: clock}
+	err := comm.waitEvent(1, "AllReduce BFloat16 65536 B", comm.limit(5*time.Second))
 	var deadline *DeadlineError
 	if !errors.As(err, &deadline) || deadline.Deadline != 5*time.Second || !strings.Contains(err.Error(), "AllReduce BFloat16 65536 B") {
 		t.Errorf("waitEvent = %v, want a DeadlineError that names the step", err)
@@ -158,8 +158,8 @@ func TestWaitSeesTheAsynchronousError(t *testing.T) {
 	remote := purego.NewCallback(func(_ uintptr, result *int32) uintptr { *result = 6; return 0 })
 	lib := &Library{Runtime: &Runtime{eventQuery: notReady}, getAsyncError: remote,
 		errorString: func(int32) string { return "remote process exited" }, lastError: func(uintptr) string { return "" }}
-	e := &Engine{lib: lib, comm: 1, clock: &steppedClock{now: time.Unix(0, 0)}}
-	err := e.waitEvent(1, "x", e.limit(time.Minute))
+	comm := &communicator{lib: lib, handle: 1, clock: &steppedClock{now: time.Unix(0, 0)}}
+	err := comm.waitEvent(1, "x", comm.limit(time.Minute))
 	var call *CallError
 	if !errors.As(err, &call) || call.Code != 6 || !strings.Contains(err.Error(), "remote process exited") {
 		t.Errorf("waitEvent = %v, want the library's error", err)
@@ -237,9 +237,11 @@ func TestWriteBeyond32Bits(t *testing.T) {
 		return 0
 	})
 	success := purego.NewCallback(func(uintptr) uintptr { return 0 })
-	e := &Engine{lib: &Library{Runtime: &Runtime{memcpyAsync: copied, eventRecord: success, eventQuery: success}}, clock: &steppedClock{}}
+	lib := &Library{Runtime: &Runtime{memcpyAsync: copied, eventRecord: success, eventQuery: success}}
+	comm := &communicator{lib: lib, clock: &steppedClock{}}
+	b := &buffers{comm: comm}
 	p := newPattern(elementFor(t, rcclx.BFloat16, fp8OCP), rcclx.DataExact, 2, 0)
-	if err := e.write(base, p.inputTile(0), 77, size, e.limit(time.Minute)); err != nil {
+	if err := b.write(base, p.inputTile(0), 77, size, comm.limit(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if wrong != 0 || next != base+uintptr(size) || last < base+1<<32 {
@@ -293,11 +295,11 @@ func TestNonBlockingNeedsVersion214(t *testing.T) {
 		blocked := 0
 		lib := &Library{info: rcclx.LibraryInfo{VersionCode: tt.version, Path: "librccl.so.1"},
 			commInitRank: func(*uintptr, int32, uniqueID, int32) int32 { blocked++; return resultSuccess }}
-		e := &Engine{lib: lib, ranks: 2, clock: &steppedClock{}}
-		err := e.Join(make([]byte, UniqueIDBytes), true, time.Minute)
+		comm := &communicator{lib: lib, ranks: 2, clock: &steppedClock{}}
+		err := comm.form(make([]byte, UniqueIDBytes), true, time.Minute)
 		var missing *SymbolMissingError
-		if errors.As(err, &missing) != tt.missing || !tt.missing && (err != nil || blocked != 1 || e.nonBlocking) {
-			t.Errorf("version %d: %v, %d blocking calls, non-blocking %v", tt.version, err, blocked, e.nonBlocking)
+		if errors.As(err, &missing) != tt.missing || !tt.missing && (err != nil || blocked != 1 || comm.nonBlocking) {
+			t.Errorf("version %d: %v, %d blocking calls, non-blocking %v", tt.version, err, blocked, comm.nonBlocking)
 		}
 	}
 }
@@ -312,13 +314,13 @@ func TestConfigIsThatOfItsVersion(t *testing.T) {
 // What the library calls an invalid argument is told with the rank and the world size that it was given.
 func TestInitErrorsNameTheRank(t *testing.T) {
 	lib := &Library{lastError: func(uintptr) string { return "" }, info: rcclx.LibraryInfo{DeviceName: "GPU", PCIAddress: "0000:05:00.0"}}
-	e := &Engine{lib: lib, rank: 9, ranks: 8, clock: &steppedClock{}}
+	comm := &communicator{lib: lib, rank: 9, ranks: 8, clock: &steppedClock{}}
 	for code, want := range map[int]string{resultInvalidArgument: "rank 9 of 8 ranks", resultInvalidUsage: "device GPU at 0000:05:00.0", 6: "rank 9 of 8 waits for"} {
-		if err := e.explainInit(&CallError{Call: "ncclCommInitRank", Code: code}, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := comm.explainInit(&CallError{Call: "ncclCommInitRank", Code: code}, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("code %d: %v, want %q", code, err, want)
 		}
 	}
-	if err := e.explainInit(nil, nil); err != nil {
+	if err := comm.explainInit(nil, nil); err != nil {
 		t.Errorf("success became %v", err)
 	}
 }
@@ -385,14 +387,14 @@ func BenchmarkCallThroughRegisterFunc(b *testing.B) {
 // A whole launch, seven arguments and the library's own part included, without what the device does.
 func BenchmarkLaunchAllReduce(b *testing.B) {
 	e := engine(b, 4096)
-	launch := e.prepare(rcclx.AllReduce, 7, 4, 2, uintptr(e.send.address), uintptr(e.recv.address))
+	launch := e.comm.prepare(rcclx.AllReduce, 7, 4, 2, uintptr(e.buffers.send.address), uintptr(e.buffers.recv.address))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, result := launch(0, 0); result != resultSuccess {
 			b.Fatal(result)
 		}
 	}
-	if err := e.wait("the calls", e.limit(time.Minute)); err != nil {
+	if err := e.comm.wait("the calls", e.comm.limit(time.Minute)); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -62,51 +62,58 @@ func (l *Library) Supports(c rcclx.Collective, d rcclx.Datatype, p rcclx.Placeme
 type launch func(sendShift, recvShift uintptr) (call string, result int32)
 
 // prepare makes the launch of a collective; sizes are the caller's duty.
-func (e *Engine) prepare(c rcclx.Collective, kind uintptr, elementBytes, count int64, send, recv uintptr) launch {
-	l, n := e.lib, uintptr(count)
-	function, comm, stream := l.collectives[c], e.comm, e.stream
+func (comm *communicator) prepare(
+	c rcclx.Collective, kind uintptr, elementBytes, count int64, send, recv uintptr,
+) launch {
+	l, n := comm.lib, uintptr(count)
+	function, handle, stream := l.collectives[c], comm.handle, comm.stream
 	switch c {
 	case rcclx.AllReduce, rcclx.ReduceScatter:
 		name := collectiveSymbols[c]
 		return func(sendShift, recvShift uintptr) (string, int32) {
-			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, comm, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, handle, stream)
 			return name, int32(result)
 		}
 	case rcclx.AllGather:
 		return func(sendShift, recvShift uintptr) (string, int32) {
-			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, comm, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, handle, stream)
 			return "ncclAllGather", int32(result)
 		}
 	case rcclx.Broadcast:
 		return func(sendShift, recvShift uintptr) (string, int32) {
-			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, root, comm, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, root, handle, stream)
 			return "ncclBroadcast", int32(result)
 		}
 	case rcclx.Reduce:
 		return func(sendShift, recvShift uintptr) (string, int32) {
-			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, root, comm, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, root, handle, stream)
 			return "ncclReduce", int32(result)
 		}
 	case rcclx.SendRecv:
-		return e.group(kind, []message{{l.send, send, n, ringTo(e.rank, e.ranks)}, {l.recv, recv, n, ringFrom(e.rank, e.ranks)}})
+		return comm.group(kind, []message{
+			{l.send, send, n, ringTo(comm.rank, comm.ranks)},
+			{l.recv, recv, n, ringFrom(comm.rank, comm.ranks)},
+		})
 	case rcclx.AllToAll:
 		if function != 0 {
 			return func(sendShift, recvShift uintptr) (string, int32) {
-				result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, comm, stream)
+				result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, handle, stream)
 				return "ncclAlltoAll", int32(result)
 			}
 		}
 	}
-	return e.allToAll(c, kind, elementBytes, count, send, recv)
+	return comm.allToAll(c, kind, elementBytes, count, send, recv)
 }
 
 // allToAll is AllToAllv, and AllToAll where the library has no function for it: as rccl-tests does (src/alltoall.cu,
 // src/alltoallv.cu), a group of one send and one receive with each peer; empty parts are left out on both sides alike.
-func (e *Engine) allToAll(c rcclx.Collective, kind uintptr, elementBytes, count int64, send, recv uintptr) launch {
-	counts, offsets := make([]uintptr, e.ranks), make([]uintptr, e.ranks)
-	uneven := rcclx.PeerCounts(e.rank, e.ranks, count)
+func (comm *communicator) allToAll(
+	c rcclx.Collective, kind uintptr, elementBytes, count int64, send, recv uintptr,
+) launch {
+	counts, offsets := make([]uintptr, comm.ranks), make([]uintptr, comm.ranks)
+	uneven := rcclx.PeerCounts(comm.rank, comm.ranks, count)
 	var at uintptr
-	for peer := range e.ranks {
+	for peer := range comm.ranks {
 		counts[peer] = uintptr(count)
 		if c == rcclx.AllToAllv {
 			counts[peer] = uintptr(uneven[peer])
@@ -114,26 +121,27 @@ func (e *Engine) allToAll(c rcclx.Collective, kind uintptr, elementBytes, count 
 		offsets[peer] = at
 		at += counts[peer]
 	}
-	function, comm, stream := e.lib.collectives[c], e.comm, e.stream
+	function, handle, stream := comm.lib.collectives[c], comm.handle, comm.stream
 	if c == rcclx.AllToAllv && function != 0 {
 		return func(sendShift, recvShift uintptr) (string, int32) {
 			// What a rank sends to a peer and what it gets from it has the same size, so one array serves both sides.
 			result, _, _ := purego.SyscallN(function, send+sendShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])),
-				recv+recvShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])), kind, comm, stream)
+				recv+recvShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])), kind, handle, stream)
 			runtime.KeepAlive(counts)
 			runtime.KeepAlive(offsets)
 			return "ncclAlltoAllv", int32(result)
 		}
 	}
-	messages := make([]message, 0, 2*e.ranks)
-	for peer := range e.ranks {
+	messages := make([]message, 0, 2*comm.ranks)
+	for peer := range comm.ranks {
 		if counts[peer] == 0 {
 			continue
 		}
 		offset := offsets[peer] * uintptr(elementBytes)
-		messages = append(messages, message{e.lib.send, send + offset, counts[peer], peer}, message{e.lib.recv, recv + offset, counts[peer], peer})
+		messages = append(messages, message{comm.lib.send, send + offset, counts[peer], peer},
+			message{comm.lib.recv, recv + offset, counts[peer], peer})
 	}
-	return e.group(kind, messages)
+	return comm.group(kind, messages)
 }
 
 // message is one send or receive.
@@ -143,8 +151,8 @@ type message struct {
 }
 
 // group queues sends and receives as one operation, and gives the first result that is not success.
-func (e *Engine) group(kind uintptr, messages []message) launch {
-	l, comm, stream := e.lib, e.comm, e.stream
+func (comm *communicator) group(kind uintptr, messages []message) launch {
+	l, handle, stream := comm.lib, comm.handle, comm.stream
 	return func(sendShift, recvShift uintptr) (string, int32) {
 		start, _, _ := purego.SyscallN(l.groupStart)
 		if int32(start) != resultSuccess {
@@ -157,7 +165,7 @@ func (e *Engine) group(kind uintptr, messages []message) launch {
 			if m.function == l.recv {
 				shift = recvShift
 			}
-			result, _, _ := purego.SyscallN(m.function, m.buffer+shift, m.count, kind, uintptr(m.peer), comm, stream)
+			result, _, _ := purego.SyscallN(m.function, m.buffer+shift, m.count, kind, uintptr(m.peer), handle, stream)
 			if r := int32(result); r != resultSuccess && r != resultInProgress && failed == 0 {
 				failed = r
 				if name = "ncclSend"; m.function == l.recv {
@@ -171,4 +179,20 @@ func (e *Engine) group(kind uintptr, messages []message) launch {
 		}
 		return "ncclGroupEnd", int32(end)
 	}
+}
+
+// calls makes a launch a series of calls, each in the next window, that wait where the library is still at work.
+func (comm *communicator) calls(launch launch, w windows, l limit) func(n int) error {
+	return func(n int) error {
+		send, recv := w.at(n)
+		return comm.settled(launch, send, recv, l)
+	}
+}
+
+func (comm *communicator) settled(launch launch, sendShift, recvShift uintptr, l limit) error {
+	name, result := launch(sendShift, recvShift)
+	if result == resultSuccess {
+		return nil
+	}
+	return comm.settle(name, result, l)
 }

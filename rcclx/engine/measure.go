@@ -11,9 +11,6 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// stageBytes is the host memory through which inputs and results pass.
-const stageBytes = 4 << 20
-
 // MeasureRequest asks for one collective at one size.
 type MeasureRequest struct {
 	Collective rcclx.Collective
@@ -81,19 +78,16 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 	if err != nil {
 		return MeasureResult{}, err
 	}
-	if m.windows.count > 1 && q.Placement != rcclx.InPlace && !e.seeded {
-		// Once, so that no window holds what the allocator left, which may be NaN. Later measurements fill what they check
-		// and leave the rest.
-		if err := e.fillSend(m.patterns[0], e.send.bytes, m.limit); err != nil {
+	if m.windows.count > 1 && q.Placement != rcclx.InPlace {
+		if err := e.buffers.seed(m.patterns[0], m.limit); err != nil {
 			return MeasureResult{}, err
 		}
-		e.seeded = true
 	}
-	if err := e.fill(m, m.patterns[0], 0); err != nil {
+	if err := e.buffers.fill(m, m.patterns[0], 0); err != nil {
 		return MeasureResult{}, err
 	}
-	t, err := e.time(series{call: e.calls(e.launch(m), m.windows, m.limit), barrier: e.barrier(m.limit), warmup: q.WarmupIterations, iterations: q.Iterations,
-		sizeBytes: m.shape.SizeBytes(), name: q.Name(), limit: m.limit})
+	t, err := e.time(series{call: e.comm.calls(e.launch(m), m.windows, m.limit), barrier: e.barrier(m.limit),
+		warmup: q.WarmupIterations, iterations: q.Iterations, sizeBytes: m.shape.SizeBytes(), name: q.Name(), limit: m.limit})
 	if err != nil {
 		return MeasureResult{}, err
 	}
@@ -124,23 +118,23 @@ func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
 	if q.Iterations < 1 || q.WarmupIterations < 0 {
 		return nil, &RequestError{fmt.Errorf("%s: %d iterations after %d of warm-up: give at least 1 and 0", q.Name(), q.Iterations, q.WarmupIterations)}
 	}
-	shape, err := rcclx.ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.ranks)
+	shape, err := rcclx.ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.comm.ranks)
 	if err != nil {
 		return nil, &RequestError{err}
 	}
 	if err := e.lib.Supports(q.Collective, q.Datatype, q.Placement, q.Data); err != nil {
 		return nil, err
 	}
-	if err := e.fits(q.Name(), shape, q.Placement); err != nil {
+	if err := e.buffers.fits(q.Name(), shape, q.Placement); err != nil {
 		return nil, err
 	}
-	m := &measurement{MeasureRequest: q, shape: shape, limit: e.limit(q.Deadline)}
+	m := &measurement{MeasureRequest: q, shape: shape, limit: e.comm.limit(q.Deadline)}
 	m.element, _ = elementOf(q.Datatype, e.lib.fp8)
 	if q.Placement == rcclx.InPlace {
-		m.sendAt, m.recvAt = shape.InPlaceOffsets(e.rank)
+		m.sendAt, m.recvAt = shape.InPlaceOffsets(e.comm.rank)
 	}
 	if !e.modelled {
-		m.windows = windowsOf(shape, q.Placement, e.send.bytes+shiftBytes, e.recv.bytes)
+		m.windows = windowsOf(shape, q.Placement, e.buffers.send.bytes+shiftBytes, e.buffers.recv.bytes)
 	}
 	for _, data := range q.Data {
 		m.patterns = append(m.patterns, e.pattern(m.element, data, e.transport(q)))
@@ -149,7 +143,7 @@ func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
 }
 
 func (e *Engine) pattern(element element, data rcclx.Data, transport float64) *pattern {
-	p := newPattern(element, data, e.ranks, transport)
+	p := newPattern(element, data, e.comm.ranks, transport)
 	p.tiles = e.tiles
 	return p
 }
@@ -166,103 +160,63 @@ func (e *Engine) transport(q MeasureRequest) float64 {
 	return e4m3FNUZ.largest
 }
 
-// fits says whether the buffers hold a call.
-func (e *Engine) fits(name string, shape rcclx.Shape, placement rcclx.Placement) error {
-	if placement == rcclx.InPlace {
-		shape = shape.InPlace()
-	}
-	if shape.SendBytes > e.send.bytes || shape.RecvBytes > e.recv.bytes {
-		return &RequestError{fmt.Errorf("%s needs buffers of %d and %d bytes; %d and %d are allocated",
-			name, shape.SendBytes, shape.RecvBytes, e.send.bytes, e.recv.bytes)}
-	}
-	return nil
-}
-
 // launch makes the call of a measurement.
 func (e *Engine) launch(m *measurement) launch {
-	send, recv := e.send.address.at(0), e.recv.address.at(m.recvAt)
+	send, recv := e.buffers.send.address.at(0), e.buffers.recv.address.at(m.recvAt)
 	if m.Placement == rcclx.InPlace {
-		send = e.recv.address.at(m.sendAt)
+		send = e.buffers.recv.address.at(m.sendAt)
 	}
-	return e.prepare(m.Collective, m.element.number, m.Datatype.Bytes(), m.shape.CountElements, send, recv)
-}
-
-// calls makes a launch a series of calls, each in the next window, that wait where the library is still at work.
-func (e *Engine) calls(launch launch, w windows, l limit) func(n int) error {
-	return func(n int) error {
-		send, recv := w.at(n)
-		return e.settled(launch, send, recv, l)
-	}
-}
-
-func (e *Engine) settled(launch launch, sendShift, recvShift uintptr, l limit) error {
-	name, result := launch(sendShift, recvShift)
-	if result == resultSuccess {
-		return nil
-	}
-	return e.settle(name, result, l)
+	return e.comm.prepare(m.Collective, m.element.number, m.Datatype.Bytes(), m.shape.CountElements, send, recv)
 }
 
 // barrier is a call that no rank's stream passes before all have come to it: an AllReduce of one element, which every
 // library has. The element is an integer, which neither DDA nor FP8 takes. Nil over one rank.
 func (e *Engine) barrier(l limit) func() error {
-	if e.ranks < 2 {
+	if e.comm.ranks < 2 {
 		return nil
 	}
 	element, _ := elementOf(rcclx.Int32, e.lib.fp8)
-	launch := e.prepare(rcclx.AllReduce, element.number, int64(element.bytes), 1, e.scratch.address.at(0), e.scratch.address.at(0))
-	return func() error { return e.settled(launch, 0, 0, l) }
+	at := e.buffers.scratch.address.at(0)
+	launch := e.comm.prepare(rcclx.AllReduce, element.number, int64(element.bytes), 1, at, at)
+	return func() error { return e.comm.settled(launch, 0, 0, l) }
 }
 
 // slowest gives the largest of all ranks' values: an AllReduce of one 64-bit integer, which neither DDA nor FP8 takes.
 func (e *Engine) slowest(value int64, l limit) (int64, error) {
-	if e.ranks < 2 {
+	if e.comm.ranks < 2 {
 		return value, nil
 	}
-	stage, at := e.staging()[:scratchBytes], e.scratch.address.at(0)
+	stage, at := e.buffers.staging()[:scratchBytes], e.buffers.scratch.address.at(0)
 	binary.NativeEndian.PutUint64(stage, uint64(value))
-	if err := e.lib.Runtime.toDevice(at, stage, e.stream); err != nil {
+	if err := e.lib.Runtime.toDevice(at, stage, e.comm.stream); err != nil {
 		return 0, err
 	}
 	call := func(_, _ uintptr) (string, int32) {
-		result, _, _ := purego.SyscallN(e.lib.collectives[rcclx.AllReduce], at, at, 1, kindInt64, redOpMax, e.comm, e.stream)
+		result, _, _ := purego.SyscallN(e.lib.collectives[rcclx.AllReduce], at, at, 1, kindInt64, redOpMax,
+			e.comm.handle, e.comm.stream)
 		return collectiveSymbols[rcclx.AllReduce], int32(result)
 	}
-	if err := e.settled(call, 0, 0, l); err != nil {
+	if err := e.comm.settled(call, 0, 0, l); err != nil {
 		return 0, err
 	}
-	if err := e.lib.Runtime.toHost(stage, at, e.stream); err != nil {
+	if err := e.lib.Runtime.toHost(stage, at, e.comm.stream); err != nil {
 		return 0, err
 	}
-	if err := e.wait("the slowest rank's time", l); err != nil {
+	if err := e.comm.wait("the slowest rank's time", l); err != nil {
 		return 0, err
 	}
 	return int64(binary.NativeEndian.Uint64(stage)), nil
-}
-
-// fill writes the input of a call whose data begin at an index; in place, what is not input becomes poison.
-func (e *Engine) fill(m *measurement, p *pattern, start int64) error {
-	if m.Placement != rcclx.InPlace {
-		return e.fillSend(p, m.shape.SendBytes, m.limit)
-	}
-	if err := e.lib.Runtime.fill(e.recv.address, m.element.poison, m.shape.SizeBytes(), e.stream); err != nil {
-		return err
-	}
-	if m.Collective == rcclx.Broadcast && e.rank != root {
-		return e.wait("filling the buffer", m.limit)
-	}
-	return e.write(e.recv.address.at(m.sendAt), p.inputTile(e.rank), start, m.shape.SendBytes, m.limit)
 }
 
 // checkedCall makes a call of its own, with data that begin elsewhere than those of the timed ones, and compares all of
 // its result.
 func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, error) {
 	start := shiftBytes / m.Datatype.Bytes()
-	if err := e.fill(m, p, start); err != nil {
+	if err := e.buffers.fill(m, p, start); err != nil {
 		return rcclx.CheckResult{}, err
 	}
 	if m.Placement != rcclx.InPlace {
-		if err := e.lib.Runtime.fill(e.recv.address, m.element.poison, m.shape.RecvBytes, e.stream); err != nil {
+		if err := e.lib.Runtime.fill(e.buffers.recv.address, m.element.poison, m.shape.RecvBytes, e.comm.stream); err != nil {
 			return rcclx.CheckResult{}, err
 		}
 	}
@@ -270,68 +224,13 @@ func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, err
 	if m.Placement == rcclx.InPlace {
 		sendShift = 0
 	}
-	if err := e.settled(e.launch(m), sendShift, 0, m.limit); err != nil {
+	if err := e.comm.settled(e.launch(m), sendShift, 0, m.limit); err != nil {
 		return rcclx.CheckResult{}, err
 	}
-	if err := e.wait(fmt.Sprintf("the call of %s that is checked with %s data", m.Name(), p.data), m.limit); err != nil {
+	waiting := fmt.Sprintf("the call of %s that is checked with %s data", m.Name(), p.data)
+	if err := e.comm.wait(waiting, m.limit); err != nil {
 		return rcclx.CheckResult{}, err
 	}
-	check := newChecker(p, p.reference(m.Collective, m.Placement, e.rank, m.shape.CountElements, start))
-	return e.checkRecv(check, e.recv.address.at(m.recvAt), m.shape.RecvBytes, m.limit)
-}
-
-// fillSend writes this rank's values where the buffer does not hold them yet, and as many more as the checked call's
-// shift needs. They do not depend on the size, so that one filling serves every size up to its own.
-func (e *Engine) fillSend(p *pattern, sizeBytes int64, l limit) error {
-	want := filling{p.element.datatype, p.data, sizeBytes + shiftBytes}
-	if e.filled.datatype == want.datatype && e.filled.data == want.data && e.filled.bytes >= want.bytes {
-		return nil
-	}
-	e.filled = filling{}
-	if err := e.write(e.send.address.at(0), p.inputTile(e.rank), 0, want.bytes, l); err != nil {
-		return err
-	}
-	e.filled = want
-	return nil
-}
-
-// write puts a tile's values on the device, over and over, from an index on.
-func (e *Engine) write(to uintptr, t *tile, start, sizeBytes int64, l limit) error {
-	// Whole periods, so that each copy begins where the values of the first one do.
-	phase := start % periodElements * int64(t.element.bytes)
-	stage := e.staging()
-	stage = stage[:min(int64(len(stage)/len(t.bytes)*len(t.bytes)), sizeBytes)]
-	n := copy(stage, t.bytes[phase:])
-	for n < len(stage) {
-		n += copy(stage[n:], t.bytes)
-	}
-	for at := int64(0); at < sizeBytes; at += int64(len(stage)) {
-		if err := e.lib.Runtime.toDevice(to+uintptr(at), stage[:min(int64(len(stage)), sizeBytes-at)], e.stream); err != nil {
-			return err
-		}
-	}
-	return e.wait("copying the input to the device", l)
-}
-
-func (e *Engine) staging() []byte {
-	if e.stage == nil {
-		e.stage = make([]byte, stageBytes)
-	}
-	return e.stage
-}
-
-// checkRecv compares bytes on the device with the reference.
-func (e *Engine) checkRecv(check *checker, from uintptr, sizeBytes int64, l limit) (rcclx.CheckResult, error) {
-	stage := e.staging()
-	for at := int64(0); at < sizeBytes; at += int64(len(stage)) {
-		part := stage[:min(int64(len(stage)), sizeBytes-at)]
-		if err := e.lib.Runtime.toHost(part, from+uintptr(at), e.stream); err != nil {
-			return rcclx.CheckResult{}, err
-		}
-		if err := e.wait("copying the result to the host", l); err != nil {
-			return rcclx.CheckResult{}, err
-		}
-		check.add(part)
-	}
-	return check.result(), nil
+	check := newChecker(p, p.reference(m.Collective, m.Placement, e.comm.rank, m.shape.CountElements, start))
+	return e.buffers.checkRecv(check, e.buffers.recv.address.at(m.recvAt), m.shape.RecvBytes, m.limit)
 }

@@ -24,11 +24,11 @@ type PairResult struct {
 }
 
 // PairRounds is the number of rounds after which every rank has met every other.
-func (e *Engine) PairRounds() int { return pairRounds(e.ranks) }
+func (e *Engine) PairRounds() int { return pairRounds(e.comm.ranks) }
 
 // PairPeer is this rank's peer in a round; ok is false where it sits the round out.
 func (e *Engine) PairPeer(round int) (peer int, ok bool) {
-	peer = pairPeer(round, e.rank, e.ranks)
+	peer = pairPeer(round, e.comm.rank, e.comm.ranks)
 	return peer, peer != noPeer
 }
 
@@ -36,32 +36,36 @@ func (e *Engine) PairPeer(round int) (peer int, ok bool) {
 // itself. At least one exchange goes before the measured ones: it makes the two ranks meet, so that a late peer does
 // not look like a slow link.
 func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
-	shape, err := rcclx.ShapeOf(rcclx.SendRecv, rcclx.Float32, q.SizeBytes, e.ranks)
+	shape, err := rcclx.ShapeOf(rcclx.SendRecv, rcclx.Float32, q.SizeBytes, e.comm.ranks)
 	if err != nil {
 		return PairResult{}, &RequestError{err}
 	}
-	if err := e.fits(fmt.Sprintf("a pair probe of %d bytes", q.SizeBytes), shape, rcclx.OutOfPlace); err != nil {
+	if err := e.buffers.fits(fmt.Sprintf("a pair probe of %d bytes", q.SizeBytes), shape, rcclx.OutOfPlace); err != nil {
 		return PairResult{}, err
 	}
-	l := e.limit(q.Deadline)
+	l := e.comm.limit(q.Deadline)
 	element, _ := elementOf(rcclx.Float32, e.lib.fp8)
 	p := e.pattern(element, rcclx.DataExact, 0)
-	if err := e.fillSend(p, shape.SendBytes, l); err != nil {
+	if err := e.buffers.fillSend(p, shape.SendBytes, l); err != nil {
 		return PairResult{}, err
 	}
-	if err := e.lib.Runtime.fill(e.recv.address, element.poison, shape.RecvBytes, e.stream); err != nil {
+	if err := e.lib.Runtime.fill(e.buffers.recv.address, element.poison, shape.RecvBytes, e.comm.stream); err != nil {
 		return PairResult{}, err
 	}
 	count := uintptr(shape.CountElements)
-	exchange := e.group(element.number, []message{{e.lib.send, uintptr(e.send.address), count, peer}, {e.lib.recv, uintptr(e.recv.address), count, peer}})
-	t, err := e.time(series{call: e.calls(exchange, windows{}, l), warmup: max(1, q.WarmupIterations), iterations: q.Iterations,
-		sizeBytes: shape.SizeBytes(), name: fmt.Sprintf("exchange with rank %d", peer), limit: l})
+	exchange := e.comm.group(element.number, []message{
+		{e.lib.send, uintptr(e.buffers.send.address), count, peer},
+		{e.lib.recv, uintptr(e.buffers.recv.address), count, peer},
+	})
+	t, err := e.time(series{call: e.comm.calls(exchange, windows{}, l),
+		warmup: max(1, q.WarmupIterations), iterations: q.Iterations, sizeBytes: shape.SizeBytes(),
+		name: fmt.Sprintf("exchange with rank %d", peer), limit: l})
 	if err != nil {
 		return PairResult{}, err
 	}
 	check := newChecker(p, []segment{{func() *tile { return p.inputTile(peer) }, 0, shape.CountElements}})
 	result := PairResult{Peer: peer, BandwidthMBps: rcclx.AlgBandwidthMBps(shape.SendBytes, t.latency.MedianNanoseconds)}
-	result.Check, err = e.checkRecv(check, e.recv.address.at(0), shape.RecvBytes, l)
+	result.Check, err = e.buffers.checkRecv(check, e.buffers.recv.address.at(0), shape.RecvBytes, l)
 	return result, err
 }
 

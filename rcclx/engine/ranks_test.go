@@ -100,7 +100,7 @@ func measureRight(m member, q MeasureRequest) error {
 	}
 	// Sums of random data that are rounded to FP8 at every hop are no test of single elements.
 	unjudged := func(d rcclx.Data) bool {
-		return q.Datatype.Bytes() == 1 && (d == rcclx.DataGradients || d == rcclx.DataActivations) && m.ranks > 2 &&
+		return q.Datatype.Bytes() == 1 && (d == rcclx.DataGradients || d == rcclx.DataActivations) && m.comm.ranks > 2 &&
 			(q.Collective == rcclx.AllReduce || q.Collective == rcclx.ReduceScatter || q.Collective == rcclx.Reduce && m.rank == root)
 	}
 	if r.Latency.MedianNanoseconds <= 0 || r.LaunchNanoseconds <= 0 || r.Latency.Repeats != 3 || len(r.Checks) != len(q.Data) {
@@ -143,7 +143,7 @@ func TestSlowestRank(t *testing.T) {
 		slowest := make([]int64, ranks)
 		overRanks(t, ranks, 4096, false, nil, func(m member) error {
 			const large = 1 << 40 // ns: more than 32 bits hold
-			if got, err := m.slowest(large+int64(m.rank), m.limit(testDeadline)); err != nil || got != large+int64(ranks-1) {
+			if got, err := m.slowest(large+int64(m.rank), m.comm.limit(testDeadline)); err != nil || got != large+int64(ranks-1) {
 				return fmt.Errorf("slowest of the ranks: %d, %w", got, err)
 			}
 			q := MeasureRequest{Collective: rcclx.SendRecv, Datatype: rcclx.Float32, SizeBytes: 4096, Iterations: 3, Data: []rcclx.Data{rcclx.DataExact}, Deadline: testDeadline, Slowest: true}
@@ -204,7 +204,7 @@ func TestNonBlocking(t *testing.T) {
 				return err
 			}
 		}
-		if !m.Engine.nonBlocking {
+		if !m.comm.nonBlocking {
 			return errors.New("the communicator blocks")
 		}
 		return nil

@@ -80,24 +80,24 @@ func (e *Engine) time(s series) (timing, error) {
 		}
 	}
 	r := e.lib.Runtime
-	if err := r.record(e.events[0], e.stream); err != nil {
+	if err := r.record(e.events[0], e.comm.stream); err != nil {
 		return timing{}, err
 	}
 	launches, next := make([]int64, 0, repeats), s.warmup
 	for repeat := range repeats {
-		begin, n := e.clock.Now(), callsIn(repeat, repeats, calls)
+		begin, n := e.comm.clock.Now(), callsIn(repeat, repeats, calls)
 		for range n {
 			if err := s.call(next); err != nil {
 				return timing{}, err
 			}
 			next++
 		}
-		launches = append(launches, e.clock.Now().Sub(begin).Nanoseconds()/int64(n))
-		if err := r.record(e.events[repeat+1], e.stream); err != nil {
+		launches = append(launches, e.comm.clock.Now().Sub(begin).Nanoseconds()/int64(n))
+		if err := r.record(e.events[repeat+1], e.comm.stream); err != nil {
 			return timing{}, err
 		}
 	}
-	if err := e.waitEvent(e.events[repeats], s.name, s.limit); err != nil {
+	if err := e.comm.waitEvent(e.events[repeats], s.name, s.limit); err != nil {
 		return timing{}, err
 	}
 	means := make([]int64, 0, repeats)

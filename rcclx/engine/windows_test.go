@@ -165,8 +165,8 @@ func (m member) judge(all []queued, result MeasureResult, p rcclx.Placement, mod
 			continue
 		}
 		calls++
-		sendAt, recvAt := m.send.address, m.recv.address
-		sendBytes, recvBytes := m.send.bytes+shiftBytes, m.recv.bytes
+		sendAt, recvAt := m.buffers.send.address, m.buffers.recv.address
+		sendBytes, recvBytes := m.buffers.send.bytes+shiftBytes, m.buffers.recv.bytes
 		if p == rcclx.InPlace {
 			sendAt, sendBytes = recvAt, recvBytes
 		}

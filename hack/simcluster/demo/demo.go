@@ -59,20 +59,13 @@ type demo struct {
 	Options
 	client client.WithWatch
 	// node is what FaultyNode's tree was made from last.
-	node   nodetree.Node
-	phases []phase
-	mark   time.Time
-}
-
-// phase is one part of the time that the demo took.
-type phase struct {
-	name    string
-	seconds float64
+	node nodetree.Node
+	transcript
 }
 
 // Run carries the demo out. The error is non-nil when the expected outcome was not reached.
 func Run(ctx context.Context, o Options) error {
-	d := &demo{Options: o, mark: o.Began}
+	d := &demo{Options: o, transcript: transcript{out: o.Out, began: o.Began, mark: o.Began}}
 	d.done("builds and cleaning up")
 	d.say("SIMULATED: no GPU is used. Nodes, GPUs, ROCm libraries and times come from a simulator; the operator, its agents and the Kubernetes control plane are real.")
 	if o.Fault != nil {
@@ -119,17 +112,6 @@ func (d *demo) expectation() string {
 		return "the CommGroup to become Ready"
 	}
 	return fmt.Sprintf("the operator to name %s with reason %s", FaultyNode, strings.Join(d.Fault.Reasons, " or "))
-}
-
-func (d *demo) say(format string, args ...any) { _, _ = fmt.Fprintf(d.Out, format+"\n", args...) }
-
-func (d *demo) step(format string, args ...any) { d.say("\n==> "+format, args...) }
-
-// done closes a phase of the time breakdown.
-func (d *demo) done(name string) {
-	now := time.Now()
-	d.phases = append(d.phases, phase{name, now.Sub(d.mark).Seconds()})
-	d.mark = now
 }
 
 func (d *demo) startCluster(ctx context.Context) (pci []string, err error) {

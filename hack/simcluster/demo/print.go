@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,14 +114,6 @@ func conditionText(group *state.Group, kind string) string {
 		return "no condition " + kind + " yet"
 	}
 	return c.Reason + ": " + c.Message
-}
-
-func (d *demo) printTimes() {
-	d.step("Where the time went")
-	for _, p := range d.phases {
-		d.say("  %8.1f s  %s", p.seconds, p.name)
-	}
-	d.say("  %8.1f s  in all", time.Since(d.Began).Seconds())
 }
 
 func (d *demo) printNext(group *state.Group) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// writer fills a tree with a node's files.
+// writer fills a tree with a node's files. What is to be said in them, Node and product know.
 type writer struct {
 	*Tree
 	node    *Node
@@ -77,27 +77,27 @@ func (w *writer) numa() {
 		}
 		distances[node] = itoa(localDistance)
 		w.file(dir+"distance", strings.Join(distances, " "))
-		w.file(dir+"cpulist", w.cpuList(node))
-		w.file(dir+"cpumap", w.cpuMap(node))
+		w.file(dir+"cpulist", w.product.cpuList(node))
+		w.file(dir+"cpumap", w.product.cpuMap(node))
 		w.file(dir+"meminfo", fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB", node, socketMemoryBytes>>10, node, socketMemoryBytes>>11))
 	}
 }
 
 // cpuList are the CPUs of a NUMA node; -1 stands for all.
-func (w *writer) cpuList(node int) string {
-	if node < 0 || node >= w.product.sockets {
-		return span(0, w.product.sockets*cpusPerSocket-1)
+func (p *product) cpuList(node int) string {
+	if node < 0 || node >= p.sockets {
+		return span(0, p.sockets*cpusPerSocket-1)
 	}
 	return span(node*cpusPerSocket, (node+1)*cpusPerSocket-1)
 }
 
 // cpuMap is cpuList as a bit map: 32 CPUs a word, the last ones first.
-func (w *writer) cpuMap(node int) string {
+func (p *product) cpuMap(node int) string {
 	const perWord = 32
-	words := make([]string, 0, w.product.sockets*cpusPerSocket/perWord)
-	for socket := w.product.sockets - 1; socket >= 0; socket-- {
+	words := make([]string, 0, p.sockets*cpusPerSocket/perWord)
+	for socket := p.sockets - 1; socket >= 0; socket-- {
 		word := "00000000"
-		if node < 0 || node >= w.product.sockets || node == socket {
+		if node < 0 || node >= p.sockets || node == socket {
 			word = "ffffffff"
 		}
 		words = append(words, slices.Repeat([]string{word}, cpusPerSocket/perWord)...)

@@ -89,8 +89,9 @@ func (w *writer) kfd() {
 	}
 }
 
-func (w *writer) socketOf(gpu int) int {
-	return max(0, min(w.node.GPUs[gpu].NUMANode, w.product.sockets-1))
+// socketOf is the CPU that a GPU hangs on.
+func (n *Node) socketOf(p *product, gpu int) int {
+	return max(0, min(n.GPUs[gpu].NUMANode, p.sockets-1))
 }
 
 func (w *writer) linkFiles(dir string, from int, links []kfdLink) {
@@ -107,8 +108,7 @@ func (w *writer) linkFiles(dir string, from int, links []kfdLink) {
 
 // hostLink is the link between a CPU and a GPU of its socket. MI300A has both in one package, MI250X is joined to its
 // CPU by xGMI.
-func (w *writer) hostLink(to, flags int) kfdLink {
-	p := w.product
+func (p *product) hostLink(to, flags int) kfdLink {
 	switch p.platform {
 	case apu:
 		return kfdLink{kind: linkTypeXGMI, to: to, weight: weightWithinGPU, minMBps: withinGPUMBps, maxMBps: withinGPUMBps, engines: 3, flags: flags}
@@ -127,8 +127,8 @@ func (w *writer) cpuNode(cpu int, gpus []kfdGPU) {
 		}
 	}
 	for _, g := range gpus {
-		if w.socketOf(g.gpu) == cpu {
-			links = append(links, w.hostLink(g.node, 3))
+		if w.node.socketOf(w.product, g.gpu) == cpu {
+			links = append(links, w.product.hostLink(g.node, 3))
 		} else {
 			indirect = append(indirect, kfdLink{kind: linkTypePCIe, to: g.node, weight: weightFarCPU, flags: 3})
 		}
@@ -158,15 +158,16 @@ func (w *writer) cpuNode(cpu int, gpus []kfdGPU) {
 // engineMasks are the SDMA engines that an 8-GPU gfx942 hive recommends, one a peer, as a fingerprint of the mesh.
 var engineMasks = []int{16384, 4096, 4, 16, 256, 1024, 64}
 
-func (w *writer) gpuLinks(g kfdGPU, gpus []kfdGPU) (links, indirect []kfdLink) {
-	socket := w.socketOf(g.gpu)
-	links = append(links, w.hostLink(socket, 1))
-	for cpu := range w.product.sockets {
+// gpuLinks are what KFD lists of a GPU: the links to its own socket and over xGMI, and the indirect ones.
+func (n *Node) gpuLinks(p *product, g kfdGPU, gpus []kfdGPU) (links, indirect []kfdLink) {
+	socket := n.socketOf(p, g.gpu)
+	links = append(links, p.hostLink(socket, 1))
+	for cpu := range p.sockets {
 		if cpu != socket {
 			indirect = append(indirect, kfdLink{kind: linkTypePCIe, to: cpu, weight: weightFarCPU, flags: 1})
 		}
 	}
-	partitioned := w.node.parts(w.product) > 1
+	partitioned := n.parts(p) > 1
 	peer := 0
 	for _, o := range gpus {
 		if o == g {
@@ -176,10 +177,10 @@ func (w *writer) gpuLinks(g kfdGPU, gpus []kfdGPU) (links, indirect []kfdLink) {
 			links = append(links, kfdLink{kind: linkTypeXGMI, to: o.node, weight: weightWithinGPU, minMBps: withinGPUMBps, maxMBps: withinGPUMBps, engines: 3, flags: 1})
 			continue
 		}
-		c := w.node.connectKFD(w.product, g.gpu, o.gpu)
+		c := n.connectKFD(p, g.gpu, o.gpu)
 		engines := 3
 		switch {
-		case w.product.platform == card && !w.product.noXGMI:
+		case p.platform == card && !p.noXGMI:
 			engines = 28
 		case !partitioned && len(gpus) == len(engineMasks)+1:
 			engines = engineMasks[peer]
@@ -194,7 +195,7 @@ func (w *writer) gpuLinks(g kfdGPU, gpus []kfdGPU) (links, indirect []kfdLink) {
 			links = append(links, l)
 		case LinkPCIe:
 			weight := weightOtherSocket
-			if w.socketOf(o.gpu) == socket {
+			if n.socketOf(p, o.gpu) == socket {
 				weight = weightSameSocket
 			}
 			indirect = append(indirect, kfdLink{kind: linkTypePCIe, to: o.node, weight: weight, flags: 3})
@@ -208,7 +209,7 @@ func (w *writer) gpuNode(g kfdGPU, gpus []kfdGPU) {
 	p, gpu := w.product, &w.node.GPUs[g.gpu]
 	pci, _ := parsePCI(gpu.PCIAddress) // validate has checked it
 	dir := topologyDir + "nodes/" + itoa(g.node) + "/"
-	links, indirect := w.gpuLinks(g, gpus)
+	links, indirect := w.node.gpuLinks(p, g, gpus)
 	w.linkFiles(dir+"io_links", g.node, links)
 	w.linkFiles(dir+"p2p_links", g.node, indirect)
 

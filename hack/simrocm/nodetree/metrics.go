@@ -64,10 +64,10 @@ type values struct {
 const notAvailable16 = math.MaxUint16
 
 // value gathers what the GPU's firmware knows. The host keeps the links' state from a guest.
-func (w *writer) value(i int) values {
-	p, g := w.product, &w.node.GPUs[i]
+func (n *Node) value(p *product, i int) values {
+	g := &n.GPUs[i]
 	v := values{pcieSpeed: tenths(g.PCIeSpeed), width: uint16(g.PCIeWidth), xgmiWidth: notAvailable16, xgmiSpeed: notAvailable16, //nolint:gosec // small
-		throttle: g.ThrottleStatus, partitionCount: uint16(w.node.parts(p) - g.MissingPartitions)} //nolint:gosec // at most 8
+		throttle: g.ThrottleStatus, partitionCount: uint16(n.parts(p) - g.MissingPartitions)} //nolint:gosec // at most 8
 	links := p.xgmiPorts()
 	if p.xgmiGbps > 0 && links > 0 && !p.vf {
 		v.xgmiWidth, v.xgmiSpeed = 16, uint16(p.xgmiGbps) //nolint:gosec // small
@@ -105,12 +105,13 @@ func tenths(speed string) uint16 {
 	return n
 }
 
-func (w *writer) metrics(i int) []byte {
-	v := w.value(i)
-	if w.node.MetricsRevision == attributeRevision {
+// metrics is the GPU's file gpu_metrics.
+func (n *Node) metrics(p *product, i int) []byte {
+	v := n.value(p, i)
+	if n.MetricsRevision == attributeRevision {
 		return v.attributes()
 	}
-	return v.structure(metricsLayouts[w.node.MetricsRevision])
+	return v.structure(metricsLayouts[n.MetricsRevision])
 }
 
 func (v *values) structure(l *metricsLayout) []byte {

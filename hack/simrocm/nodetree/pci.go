@@ -168,8 +168,8 @@ func (w *writer) bus(bridge, function string, numaNode int) {
 		return
 	}
 	dir := bridge + "/pci_bus/" + name
-	w.file(dir+"/cpuaffinity", w.cpuMap(numaNode))
-	w.file(dir+"/cpulistaffinity", w.cpuList(numaNode))
+	w.file(dir+"/cpuaffinity", w.product.cpuMap(numaNode))
+	w.file(dir+"/cpulistaffinity", w.product.cpuList(numaNode))
 	w.symlink(dir+"/device", bridge)
 	w.symlink(dir+"/subsystem", "sys/class/pci_bus")
 	w.symlink(class, dir)
@@ -210,7 +210,7 @@ func (w *writer) pci(i int) {
 		w.file(dir+"product_name", p.productName)
 	}
 	if n.MetricsRevision != NoMetrics {
-		w.Set(dir+"gpu_metrics", string(w.metrics(i)))
+		w.Set(dir+"gpu_metrics", string(n.metrics(p, i)))
 	}
 	w.ras(i, dir+"ras/")
 	if p.partitioned() {

@@ -13,6 +13,30 @@ import (
 	"github.com/ebitengine/purego"
 )
 
+// communicator is one as this rank sees it, with the stream that its calls are queued on.
+type communicator struct {
+	lib   *Library
+	clock Clock
+
+	rank, ranks int
+	handle      uintptr // zero until it begins to form
+	nonBlocking bool
+	stream      uintptr
+	done        uintptr // the event that waits record
+}
+
+func newCommunicator(lib *Library, rank, ranks int, clock Clock) (*communicator, error) {
+	comm := &communicator{lib: lib, clock: clock, rank: rank, ranks: ranks}
+	var err error
+	if comm.stream, err = lib.Runtime.newStream(); err != nil {
+		return nil, err
+	}
+	if comm.done, err = lib.Runtime.newEvent(); err != nil {
+		return nil, err
+	}
+	return comm, nil
+}
+
 // config is ncclConfig_t as it was in 2.18, which added splitShare. Every library from 2.14 on reads it: it takes no
 // more than its own size and the caller's, checks the magic number, and sets what is newer than the caller's version to
 // its defaults (nccl src/init.cc, parseCommConfig). Layouts of later versions differ between NVIDIA's and AMD's builds.
@@ -41,57 +65,53 @@ func nonBlockingConfig() config {
 // abortDeadline bounds the attempt to end a communicator that never formed. The process exits after it anyway.
 const abortDeadline = 500 * time.Millisecond
 
-// Join forms the communicator; one without blocking needs a library of 2.14 or later, else it blocks. Blocking, the
-// call is inside the library until every rank has come; the deadline then holds only where the library answers that it
-// is still at work (NCCL_COMM_BLOCKING=0), and a call that never comes back is for the caller's watchdog (see
-// StuckInit). Non-blocking, the deadline always holds, but the library then starts a thread for each call that is
-// queued.
-func (e *Engine) Join(id []byte, nonBlocking bool, deadline time.Duration) error {
-	if len(id) != UniqueIDBytes {
-		return &RequestError{fmt.Errorf("the unique id has %d bytes, want %d: it was cut or is of another library", len(id), UniqueIDBytes)}
-	}
+// form has the library form it; Engine.Join says how long that may take.
+func (comm *communicator) form(id []byte, nonBlocking bool, deadline time.Duration) error {
 	var value uniqueID
 	copy(value.internal[:], id)
-	l := e.limit(deadline)
+	l := comm.limit(deadline)
 	call, result := "ncclCommInitRank", int32(0)
-	nonBlocking = nonBlocking && e.lib.info.NonBlocking()
+	nonBlocking = nonBlocking && comm.lib.info.NonBlocking()
 	if nonBlocking {
-		if e.lib.commInitRankConfig == nil {
-			return &SymbolMissingError{Symbol: "ncclCommInitRankConfig", File: e.lib.info.Path}
+		if comm.lib.commInitRankConfig == nil {
+			return &SymbolMissingError{Symbol: "ncclCommInitRankConfig", File: comm.lib.info.Path}
 		}
-		c := nonBlockingConfig()
-		call, result = "ncclCommInitRankConfig", e.lib.commInitRankConfig(&e.comm, int32(e.ranks), value, int32(e.rank), &c)
+		config := nonBlockingConfig()
+		call = "ncclCommInitRankConfig"
+		result = comm.lib.commInitRankConfig(&comm.handle, int32(comm.ranks), value, int32(comm.rank), &config)
 	} else {
-		result = e.lib.commInitRank(&e.comm, int32(e.ranks), value, int32(e.rank))
+		result = comm.lib.commInitRank(&comm.handle, int32(comm.ranks), value, int32(comm.rank))
 	}
-	e.nonBlocking = nonBlocking || result == resultInProgress
+	comm.nonBlocking = nonBlocking || result == resultInProgress
 	if nonBlocking && result == resultSuccess {
 		var err error
-		if result, err = e.asyncResult(); err != nil {
+		if result, err = comm.asyncResult(); err != nil {
 			return err
 		}
 	}
-	return e.explainInit(e.settle(call, result, l), id)
+	return comm.explainInit(comm.settle(call, result, l), id)
 }
 
 // explainInit adds to an error of init what a user needs to find its cause.
-func (e *Engine) explainInit(err error, id []byte) error {
+func (comm *communicator) explainInit(err error, id []byte) error {
 	var deadline *DeadlineError
 	var call *CallError
 	switch {
 	case errors.As(err, &deadline):
-		deadline.Detail = e.lib.StuckInit(e.comm, e.rank, e.ranks, id)
-		if e.abort(abortDeadline) {
+		deadline.Detail = comm.lib.StuckInit(comm.handle, comm.rank, comm.ranks, id)
+		if comm.abort(abortDeadline) {
 			deadline.Detail += "; ncclCommAbort has ended the attempt"
 		} else {
 			deadline.Detail += fmt.Sprintf("; ncclCommAbort did not end the attempt within %s", abortDeadline)
 		}
 	case errors.As(err, &call) && call.Code == resultInvalidArgument:
-		call.Text += fmt.Sprintf(" (it was asked for rank %d of %d ranks: every rank must be under the world size, and that the same on all)", e.rank, e.ranks)
+		call.Text += fmt.Sprintf(" (it was asked for rank %d of %d ranks: "+
+			"every rank must be under the world size, and that the same on all)", comm.rank, comm.ranks)
 	case errors.As(err, &call) && call.Code == resultInvalidUsage:
-		call.Text += fmt.Sprintf(" (rank %d of %d on device %s at %s: every rank needs a GPU of its own)", e.rank, e.ranks, e.lib.info.DeviceName, e.lib.info.PCIAddress)
+		call.Text += fmt.Sprintf(" (rank %d of %d on device %s at %s: every rank needs a GPU of its own)",
+			comm.rank, comm.ranks, comm.lib.info.DeviceName, comm.lib.info.PCIAddress)
 	case errors.As(err, &call):
-		call.Text += "; " + e.lib.StuckInit(0, e.rank, e.ranks, id)
+		call.Text += "; " + comm.lib.StuckInit(0, comm.rank, comm.ranks, id)
 	}
 	return err
 }
@@ -135,56 +155,50 @@ func idAddress(id []byte, versionCode int) (address netip.AddrPort, ok bool) {
 
 // abort tries to end the communicator, from a thread of its own, since the call may block as well. It says whether the
 // call came back in time.
-func (e *Engine) abort(within time.Duration) bool {
-	if e.comm == 0 {
+func (comm *communicator) abort(within time.Duration) bool {
+	if comm.handle == 0 {
 		return false
 	}
 	done := make(chan struct{})
-	comm := e.comm
-	e.comm = 0
+	handle := comm.handle
+	comm.handle = 0
 	go func() {
 		runtime.LockOSThread() // and is never unlocked: the thread ends with the goroutine
 		defer close(done)
-		_, _, _ = purego.SyscallN(e.lib.commAbort, comm)
+		_, _, _ = purego.SyscallN(comm.lib.commAbort, handle)
 	}()
-	until := e.clock.Now().Add(within)
+	until := comm.clock.Now().Add(within)
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		select {
 		case <-done:
 			return true
 		default:
 		}
-		if e.clock.Now().After(until) {
+		if comm.clock.Now().After(until) {
 			return false
 		}
-		e.clock.Sleep(pause)
+		comm.clock.Sleep(pause)
 	}
 }
 
-// promptPolls go without a pause, so that the queueing of a call, which takes microseconds, is not measured as a pause.
-const promptPolls = 100
-
-// settle turns a result into an error; where the library says that it is still at work, it asks until it is done.
-func (e *Engine) settle(call string, result int32, l limit) error {
-	pause := firstPoll
-	for polls := 0; result == resultInProgress; polls++ {
-		if polls >= promptPolls {
-			if e.clock.Now().After(l.until) {
-				return &DeadlineError{Waiting: call, Deadline: l.deadline}
-			}
-			e.clock.Sleep(pause)
-			pause = min(2*pause, lastPoll)
-		}
-		var err error
-		if result, err = e.asyncResult(); err != nil {
-			return err
-		}
-	}
-	return e.lib.check(call, e.comm, result)
-}
-
-func (e *Engine) asyncResult() (int32, error) {
+func (comm *communicator) asyncResult() (int32, error) {
 	var async int32
-	result, _, _ := purego.SyscallN(e.lib.getAsyncError, e.comm, uintptr(unsafe.Pointer(&async)))
-	return async, e.lib.check("ncclCommGetAsyncError", e.comm, int32(result))
+	result, _, _ := purego.SyscallN(comm.lib.getAsyncError, comm.handle, uintptr(unsafe.Pointer(&async)))
+	return async, comm.lib.check("ncclCommGetAsyncError", comm.handle, int32(result))
+}
+
+// finalize waits until a communicator that does not block is idle, as it must be before it is destroyed (nccl.h,
+// ncclCommFinalize).
+func (comm *communicator) finalize(deadline time.Duration) error {
+	if !comm.nonBlocking || comm.lib.commFinalize == 0 {
+		return nil
+	}
+	result, _, _ := purego.SyscallN(comm.lib.commFinalize, comm.handle)
+	return comm.settle("ncclCommFinalize", int32(result), comm.limit(deadline))
+}
+
+func (comm *communicator) destroy() error {
+	result, _, _ := purego.SyscallN(comm.lib.commDestroy, comm.handle)
+	comm.handle = 0
+	return comm.lib.check("ncclCommDestroy", 0, int32(result))
 }
