@@ -182,7 +182,7 @@ func (w *agentWorld) startAgent(node int, ct *v1alpha1.CommTask) *groupAgent {
 		}
 	}
 	a.write(w.t, ct, &w.group.Status)
-	line = append(line, filepath.Join(w.field.bin, "agent"), "group", "--session-file", a.file, "--node", name, "--run-id", ct.Spec.Session.RunID)
+	line = append(line, filepath.Join(w.field.bin, "agent"), "run", "--stage=Group", "--session-file", a.file, "--node", name, "--run-id", ct.Spec.Session.RunID)
 	a.command = exec.Command(line[0], line[1:]...)
 	a.command.Env = w.environment(node)
 	var err error

@@ -35,7 +35,7 @@ func wholeCommTask(run api.NodeRunStatus) api.CommTask {
 	return node
 }
 
-// assignmentOf is what KubeReporter reads from such a CommTask.
+// assignmentOf is what KubeTask reads from such a CommTask.
 func assignmentOf(plan api.RunPlan) Assignment {
 	node := wholeCommTask(api.NodeRunStatus{ID: "run-1"})
 	node.Status.Run = nil

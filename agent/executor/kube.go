@@ -30,18 +30,23 @@ const (
 	retryMax  = 30 * time.Second
 )
 
-// KubeReporter reports to a CommTask. It claims status.run only: status.facts belongs to the node's monitor.
-type KubeReporter struct {
-	Client client.Client
+// KubeTask is a node's CommTask as a run's pods use it: the Reporter of one stage, which claims status.run alone, and the
+// Link of the other, which claims status.session alone.
+type KubeTask struct {
+	Client client.WithWatch
 	// Name of the CommTask.
 	Name types.NamespacedName
 	// RunID that is carried out.
 	RunID string
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
+func (k KubeTask) ref() commtask.Ref { return commtask.Ref{Client: k.Client, Name: k.Name} }
+
 // Assignment implements Reporter.
-func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
-	node, err := commtask.Ref{Client: k.Client, Name: k.Name}.Get(ctx)
+func (k KubeTask) Assignment(ctx context.Context) (Assignment, error) {
+	node, err := k.ref().Get(ctx)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -51,7 +56,7 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 	if a.Run == nil || a.Run.ID != k.RunID || a.Run.Closed != nil {
 		return a, nil
 	}
-	run, err := runOf(ctx, k.Client, types.NamespacedName{Namespace: k.Name.Namespace, Name: a.Run.Name}, k.RunID)
+	run, err := k.commRun(ctx, a.Run.Name)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -59,21 +64,22 @@ func (k KubeReporter) Assignment(ctx context.Context) (Assignment, error) {
 	return a, nil
 }
 
-// runOf reads the CommRun of a run; commtask.ErrSuperseded where there is none.
-func runOf(ctx context.Context, c client.Reader, name types.NamespacedName, id string) (*api.CommRun, error) {
+// commRun reads the run's CommRun; commtask.ErrSuperseded where there is none.
+func (k KubeTask) commRun(ctx context.Context, name string) (*api.CommRun, error) {
 	var run api.CommRun
+	key := types.NamespacedName{Namespace: k.Name.Namespace, Name: name}
 	// What all members read at the same time comes from the API server's cache, where that has it.
 	cached := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
-	if err := c.Get(ctx, name, &run, cached); err == nil && checkRun(&run, id) == nil {
+	if err := k.Client.Get(ctx, key, &run, cached); err == nil && checkRun(&run, k.RunID) == nil {
 		return &run, nil
 	}
 	run = api.CommRun{}
-	if err := c.Get(ctx, name, &run); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: CommRun %s does not exist", commtask.ErrSuperseded, name)
+	if err := k.Client.Get(ctx, key, &run); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: CommRun %s does not exist", commtask.ErrSuperseded, key)
 	} else if err != nil {
-		return nil, fmt.Errorf("get CommRun %s: %w", name, err)
+		return nil, fmt.Errorf("get CommRun %s: %w", key, err)
 	}
-	return &run, checkRun(&run, id)
+	return &run, checkRun(&run, k.RunID)
 }
 
 // errMayNotWatch: the agent's role lacks list or watch on commtasks.
@@ -87,53 +93,10 @@ func watching(err error) error {
 	return err
 }
 
-// Report implements Reporter.
-func (k KubeReporter) Report(ctx context.Context, status api.NodeRunStatus) error {
-	ref := commtask.Ref{Client: k.Client, Name: k.Name}
-	return report(ctx, ref, "run", api.FieldManagerRun, &status, func(spec api.CommTaskSpec) string {
-		switch run := spec.Run; {
-		case run == nil:
-			return "the CommTask asks for no run any more"
-		case run.ID != k.RunID:
-			return fmt.Sprintf("the CommTask asks for run %s, this is %s", run.ID, k.RunID)
-		case run.Closed != nil:
-			return fmt.Sprintf("the controller closed run %s: %s", k.RunID, run.Closed.Message)
-		}
-		return ""
-	})
-}
-
-// report writes one part of a CommTask's status. It reads the CommTask first, so that a late report never hides that
-// of a newer run: superseded says why nobody waits for the report, and is empty where somebody does.
-func report(ctx context.Context, ref commtask.Ref, part, owner string, status any,
-	superseded func(api.CommTaskSpec) string) error {
-	node, err := ref.Get(ctx)
-	if err != nil {
-		return err
-	}
-	if why := superseded(node.Spec); why != "" {
-		return fmt.Errorf("%w: CommTask %s: %s", commtask.ErrSuperseded, ref.Name, why)
-	}
-	return ref.Apply(ctx, node.UID, part, owner, status)
-}
-
-// KubeLink follows a CommTask by a watch of that one object, which costs the API server nothing for the changes of
-// others: it keeps such watchers by name (kubernetes staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go). It
-// reports to the CommTask, too, and claims status.session only: status.facts belongs to the node's monitor, and
-// status.run to its run pod.
-type KubeLink struct {
-	Client client.WithWatch
-	// Name of the CommTask.
-	Name types.NamespacedName
-	// RunID that is carried out.
-	RunID string
-	Clock clock.Clock
-	Log   *slog.Logger
-}
-
-// Follow implements Link.
-func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
-	f := following{KubeLink: k, see: see}
+// Follow implements Link by a watch of that one object, which costs the API server nothing for the changes of others: it
+// keeps such watchers by name (kubernetes staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go).
+func (k KubeTask) Follow(ctx context.Context, see func(Seen)) {
+	f := following{KubeTask: k, see: see}
 	wait, polling := retryMin, false
 	for ctx.Err() == nil {
 		var err error
@@ -158,12 +121,7 @@ func (k KubeLink) Follow(ctx context.Context, see func(Seen)) {
 			see(Seen{Err: err})
 			wait = min(2*wait, retryMax)
 		}
-		timer := k.Clock.NewTimer(jittered(wait))
-		select {
-		case <-ctx.Done():
-		case <-timer.C():
-		}
-		timer.Stop()
+		pause(ctx, k.Clock, jittered(wait))
 	}
 }
 
@@ -172,7 +130,7 @@ func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
 
 // following is one Follow under way.
 type following struct {
-	KubeLink
+	KubeTask
 	see func(Seen)
 	// run is the CommRun of the session. What is taken of it does not change, so that it is read once.
 	run *api.CommRun
@@ -200,11 +158,10 @@ func (f *following) tell(ctx context.Context, node api.CommTask) error {
 	if asks && f.run == nil {
 		actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
-		name := types.NamespacedName{Namespace: f.Name.Namespace, Name: s.RunName}
-		run, err := runOf(actx, f.Client, name, f.RunID)
+		run, err := f.commRun(actx, s.RunName)
 		switch {
 		case errors.Is(err, commtask.ErrSuperseded):
-			f.see(Seen{Gone: true, Why: fmt.Sprintf("CommRun %s does not exist", name)})
+			f.see(Seen{Gone: true, Why: fmt.Sprintf("CommRun %s/%s does not exist", f.Name.Namespace, s.RunName)})
 			return nil
 		case err != nil:
 			return err
@@ -287,11 +244,24 @@ func seenOf(node api.CommTask, run *api.CommRun) Seen {
 	return s
 }
 
-func (k KubeLink) ref() commtask.Ref { return commtask.Ref{Client: k.Client, Name: k.Name} }
+// ReportRun implements Reporter.
+func (k KubeTask) ReportRun(ctx context.Context, status api.NodeRunStatus) error {
+	return k.report(ctx, "run", api.FieldManagerRun, &status, func(spec api.CommTaskSpec) string {
+		switch run := spec.Run; {
+		case run == nil:
+			return "the CommTask asks for no run any more"
+		case run.ID != k.RunID:
+			return fmt.Sprintf("the CommTask asks for run %s, this is %s", run.ID, k.RunID)
+		case run.Closed != nil:
+			return fmt.Sprintf("the controller closed run %s: %s", k.RunID, run.Closed.Message)
+		}
+		return ""
+	})
+}
 
-// Report implements Link.
-func (k KubeLink) Report(ctx context.Context, status api.SessionStatus) error {
-	return report(ctx, k.ref(), "session", api.FieldManagerSession, &status, func(spec api.CommTaskSpec) string {
+// ReportSession implements Link.
+func (k KubeTask) ReportSession(ctx context.Context, status api.SessionStatus) error {
+	return k.report(ctx, "session", api.FieldManagerSession, &status, func(spec api.CommTaskSpec) string {
 		switch a := spec.Session; {
 		case a == nil:
 			return "the CommTask asks for no session any more"
@@ -300,4 +270,18 @@ func (k KubeLink) Report(ctx context.Context, status api.SessionStatus) error {
 		}
 		return ""
 	})
+}
+
+// report writes one part of a CommTask's status. It reads the CommTask first, so that a late report never hides that
+// of a newer run: superseded says why nobody waits for the report, and is empty where somebody does.
+func (k KubeTask) report(ctx context.Context, part, owner string, status any,
+	superseded func(api.CommTaskSpec) string) error {
+	node, err := k.ref().Get(ctx)
+	if err != nil {
+		return err
+	}
+	if why := superseded(node.Spec); why != "" {
+		return fmt.Errorf("%w: CommTask %s: %s", commtask.ErrSuperseded, k.Name, why)
+	}
+	return k.ref().Apply(ctx, node.UID, part, owner, status)
 }

@@ -187,7 +187,7 @@ func (m *memoryReporter) Assignment(context.Context) (Assignment, error) {
 	return m.assignment, nil
 }
 
-func (m *memoryReporter) Report(_ context.Context, s api.NodeRunStatus) error {
+func (m *memoryReporter) ReportRun(_ context.Context, s api.NodeRunStatus) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.answer != nil {

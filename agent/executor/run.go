@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"rcclx.io/commgroup-operator/agent/commtask"
@@ -38,8 +39,8 @@ type Assignment struct {
 type Reporter interface {
 	// Assignment reads what is asked for; commtask.ErrSuperseded where the object is gone.
 	Assignment(ctx context.Context) (Assignment, error)
-	// Report writes status.run, unless the CommTask asks for another run (commtask.ErrSuperseded).
-	Report(ctx context.Context, status api.NodeRunStatus) error
+	// ReportRun writes status.run, unless the CommTask asks for another run (commtask.ErrSuperseded).
+	ReportRun(ctx context.Context, status api.NodeRunStatus) error
 }
 
 // Config says which run to carry out, and how long to wait.
@@ -112,7 +113,7 @@ func (r *Runner) begin(a Assignment) *execution {
 }
 
 func (r *Runner) reporter() reporter[api.NodeRunStatus] {
-	return reporter[api.NodeRunStatus]{write: r.Reporter.Report, verdictOnly: verdictOnly, clock: r.Clock, log: r.Log}
+	return reporter[api.NodeRunStatus]{write: r.Reporter.ReportRun, verdictOnly: verdictOnly, clock: r.Clock, log: r.Log}
 }
 
 // awaitPlan polls the CommTask until it asks for this run.
@@ -145,13 +146,13 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check spec.run of the CommTask, its CommRun, and the pod's access to both",
 				r.Name, r.Config.Wait, r.Config.RunID, seen)
 		}
-		r.pause(ctx, planPollInterval)
+		pause(ctx, r.Clock, planPollInterval)
 	}
 }
 
-// pause waits on the runner's clock, or until the context ends.
-func (r *Runner) pause(ctx context.Context, d time.Duration) {
-	t := r.Clock.NewTimer(d)
+// pause waits so long, or until the context ends.
+func pause(ctx context.Context, c clock.Clock, d time.Duration) {
+	t := c.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():

@@ -9,16 +9,15 @@ import (
 
 	"rcclx.io/commgroup-operator/agent/commtask"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/testenv"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
 // TestRunAgainstAPIServer reports whole model runs to a real API server: its schema takes every one of them, and
 // a run that is no longer asked for is not reported.
 func TestRunAgainstAPIServer(t *testing.T) {
-	c := testenv.Client(t)
+	c := startServer(t).admin
 	ctx, name := t.Context(), types.NamespacedName{Namespace: "default", Name: "group.node-a"}
-	k := KubeReporter{Client: c, Name: name, RunID: "run-1"}
+	k := KubeTask{Client: c, Name: name, RunID: "run-1"}
 	if _, err := k.Assignment(ctx); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Fatalf("without the CommTask: %v, want commtask.ErrSuperseded", err)
 	}
@@ -75,7 +74,7 @@ func TestRunAgainstAPIServer(t *testing.T) {
 		}
 	}
 	rejected := api.NodeRunStatus{ID: "run-1", Phase: "Dancing", StartTime: metav1.Now()}
-	if err := k.Report(ctx, rejected); !errors.Is(err, commtask.ErrRejected) {
+	if err := k.ReportRun(ctx, rejected); !errors.Is(err, commtask.ErrRejected) {
 		t.Errorf("a phase that does not exist: %v, want commtask.ErrRejected", err)
 	}
 	var got api.CommTask
@@ -86,7 +85,7 @@ func TestRunAgainstAPIServer(t *testing.T) {
 	if err := c.Update(ctx, &got); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Report(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commtask.ErrSuperseded) {
+	if err := k.ReportRun(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("another run is asked for: %v, want commtask.ErrSuperseded", err)
 	}
 }

@@ -179,7 +179,7 @@ func (l *loop) result(reported bool) SessionResult {
 }
 
 func (s *Session) reporter() reporter[api.SessionStatus] {
-	return reporter[api.SessionStatus]{write: s.Link.Report, verdictOnly: verdictsOnly, clock: s.Clock, log: s.Log}
+	return reporter[api.SessionStatus]{write: s.Link.ReportSession, verdictOnly: verdictsOnly, clock: s.Clock, log: s.Log}
 }
 
 func (l *loop) report() { l.reports.put(l.fitted()) }

@@ -38,7 +38,7 @@ type FileLink struct {
 // Follow implements Link.
 func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 	var last []byte
-	for {
+	for ctx.Err() == nil {
 		switch data, file, err := f.read(); {
 		case errors.Is(err, fs.ErrNotExist):
 			if last != nil {
@@ -54,13 +54,7 @@ func (f FileLink) Follow(ctx context.Context, see func(Seen)) {
 			s.BudgetBytes = mostBytes
 			see(s)
 		}
-		timer := f.Clock.NewTimer(fileEvery)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
-		}
+		pause(ctx, f.Clock, fileEvery)
 	}
 }
 
@@ -79,8 +73,8 @@ func (f FileLink) read() ([]byte, SessionFile, error) {
 	return data, file, nil
 }
 
-// Report implements Link. A reader of the file sees the old report or the new one, never a part.
-func (f FileLink) Report(_ context.Context, status api.SessionStatus) error {
+// ReportSession implements Link. A reader of the file sees the old report or the new one, never a part.
+func (f FileLink) ReportSession(_ context.Context, status api.SessionStatus) error {
 	_, file, err := f.read()
 	if err != nil {
 		return err

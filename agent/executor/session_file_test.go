@@ -66,7 +66,7 @@ func TestFileLink(t *testing.T) {
 	if s := <-seen; s.Session == nil || s.Session.RunID != "run-1" || s.Plan.StepDeadlineSeconds != 10 || s.BudgetBytes == 0 {
 		t.Errorf("a session: %+v", s)
 	}
-	if err := f.Report(ctx, api.SessionStatus{RunID: "run-1", State: api.SessionReady}); err != nil {
+	if err := f.ReportSession(ctx, api.SessionStatus{RunID: "run-1", State: api.SessionReady}); err != nil {
 		t.Fatal(err)
 	}
 	var node api.CommTask
@@ -78,7 +78,7 @@ func TestFileLink(t *testing.T) {
 	if s := <-seen; s.Session != nil || s.Err != nil {
 		t.Errorf("no session: %+v", s)
 	}
-	if err := f.Report(ctx, api.SessionStatus{}); !errors.Is(err, commtask.ErrSuperseded) {
+	if err := f.ReportSession(ctx, api.SessionStatus{}); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("a report without a session: %v", err)
 	}
 	if err := os.Remove(f.Path); err != nil {

@@ -63,7 +63,7 @@ func (m *memoryLink) change(f func(*Seen)) {
 	}
 }
 
-func (m *memoryLink) Report(_ context.Context, s api.SessionStatus) error {
+func (m *memoryLink) ReportSession(_ context.Context, s api.SessionStatus) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attempts++

@@ -98,7 +98,7 @@ func (s server) create(t *testing.T, name string) *api.CommTask {
 }
 
 // follow follows a CommTask until the test is over.
-func follow(t *testing.T, k KubeLink) <-chan Seen {
+func follow(t *testing.T, k KubeTask) <-chan Seen {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan Seen, 64), make(chan struct{})
@@ -148,7 +148,7 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	if err := s.admin.Status().Update(ctx, &run); err != nil {
 		t.Fatal(err)
 	}
-	k := KubeLink{Client: s.client(t, agentUser), Name: name, RunID: "run-1", Clock: clock.RealClock{}, Log: log}
+	k := KubeTask{Client: s.client(t, agentUser), Name: name, RunID: "run-1", Clock: clock.RealClock{}, Log: log}
 	seen := follow(t, k)
 	first := await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
 	if first.Session.RunID != "run-1" || first.Plan.StepDeadlineSeconds != 10 || first.Reported != nil || first.BudgetBytes < mostBytes || first.BudgetBytes > taskBytes+mostBytes {
@@ -173,7 +173,7 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 		Library: &api.LibraryFacts{Flavor: "rccl", Version: "2.27.3"}, Task: &api.NodeTaskStatus{ID: "mesh-tp-1", Phase: api.TaskFinished, Communicators: []api.TaskCommunicatorStatus{{
 			Name: "tp/0", UniqueID: []byte{1, 2, 255}, Verdict: api.VerdictPass, Transport: "RDMA", InitNanoseconds: &f, Guilty: &api.Culprit{Node: "node-a", Kind: "GPU", Name: "x", Reason: "R", Message: "m"},
 			Results: []api.ResultSeries{{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.Float32, SizeBytes: []int64{8}, LatencyNanoseconds: []int64{9}, BusBandwidthMBps: []int64{10}}}}}}}
-	if err := k.Report(ctx, status); err != nil {
+	if err := k.ReportSession(ctx, status); err != nil {
 		t.Fatal(err)
 	}
 	back := await(t, seen, "the report", func(x Seen) bool { return x.Reported != nil })
@@ -181,12 +181,12 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 		t.Errorf("the report came back as %+v, budget %d", back.Reported, back.BudgetBytes)
 	}
 	status.State = "Sleeping"
-	if err := k.Report(ctx, status); !errors.Is(err, commtask.ErrRejected) {
+	if err := k.ReportSession(ctx, status); !errors.Is(err, commtask.ErrRejected) {
 		t.Errorf("a state that is not known: %v", err)
 	}
 	stale := k
 	stale.RunID = "run-0"
-	if err := stale.Report(ctx, status); !errors.Is(err, commtask.ErrSuperseded) {
+	if err := stale.ReportSession(ctx, status); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("another run: %v", err)
 	}
 	if err := s.admin.Get(ctx, name, ct); err != nil {
@@ -209,14 +209,14 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, seen, "the end", func(x Seen) bool { return x.Gone })
-	if err := k.Report(ctx, status); !errors.Is(err, commtask.ErrSuperseded) {
+	if err := k.ReportSession(ctx, status); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("no CommTask: %v", err)
 	}
 
 	t.Run("may not watch", func(t *testing.T) {
 		ct := s.create(t, "group.node-c")
 		c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan *noticedTimer, 1024)}
-		k := KubeLink{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: ct.Name}, RunID: "run-1", Clock: c, Log: log}
+		k := KubeTask{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: ct.Name}, RunID: "run-1", Clock: c, Log: log}
 		seen := follow(t, k)
 		await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
 		ct.Spec.Session.Task = &task

@@ -65,6 +65,6 @@ type Link interface {
 	// Follow tells what the CommTask says, as it is first and after each change, until ctx ends. It may tell the same
 	// twice, and leave out what was replaced by something newer. see does not block.
 	Follow(ctx context.Context, see func(Seen))
-	// Report writes status.session, unless the CommTask asks for another session (commtask.ErrSuperseded).
-	Report(ctx context.Context, status api.SessionStatus) error
+	// ReportSession writes status.session, unless the CommTask asks for another session (commtask.ErrSuperseded).
+	ReportSession(ctx context.Context, status api.SessionStatus) error
 }

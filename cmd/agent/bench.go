@@ -69,7 +69,7 @@ func newBenchCommand() *cobra.Command {
 				return usageError(err)
 			}
 			host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
-			b := &bench.Bench{Config: c, Teams: &supervise.Supervisor{Launcher: f.launcher(), Clock: clock.RealClock{}}, Host: host, LockDir: host.LockDir(),
+			b := &bench.Bench{Config: c, Teams: &supervise.Supervisor{Launcher: launcher(f.rankBinary), Clock: clock.RealClock{}}, Host: host, LockDir: host.LockDir(),
 				Clock: clock.RealClock{}, Environ: os.Environ()}
 			if !f.quiet {
 				b.Progress = newProgress(command.ErrOrStderr())
@@ -110,11 +110,12 @@ func (f *benchFlags) register(command *cobra.Command) {
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 }
 
-func (f *benchFlags) launcher() supervise.Launcher {
-	if f.rankBinary == "" {
+// launcher starts the program of --rank-binary, or the one beside the agent.
+func launcher(rankBinary string) supervise.Launcher {
+	if rankBinary == "" {
 		return supervise.Launcher{}
 	}
-	return supervise.Launcher{Command: []string{f.rankBinary}}
+	return supervise.Launcher{Command: []string{rankBinary}}
 }
 
 // config reads the flags.

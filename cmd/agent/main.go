@@ -1,5 +1,5 @@
 // Command agent runs on the nodes of a CommGroup: it reads their facts (discover, monitor), and runs communicators on
-// their GPUs (run and group, which start the binary rank once for each GPU).
+// their GPUs (run and bench, which start the binary rank once for each GPU).
 package main
 
 import (
@@ -79,6 +79,6 @@ func newRootCommand() *cobra.Command {
 	}
 	root.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newGroupCommand(), newExplainCommand(), newBenchCommand(), newImportCommand())
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand(), newBenchCommand(), newImportCommand())
 	return root
 }

@@ -24,7 +24,7 @@ func ForGroup(group *state.Group, ct *v1alpha1.CommTask, runID string, activeSec
 	pod.Labels[v1alpha1.LabelStage] = v1alpha1.StagePodGroup
 	pod.Spec.ActiveDeadlineSeconds = ptr.To(activeSeconds)
 	ranks := &pod.Spec.Containers[0]
-	ranks.Command[1] = "group"
+	ranks.Command = append(ranks.Command, "--stage=Group")
 	setNetwork(pod, ranks, &group.Spec.Network)
 	return pod
 }

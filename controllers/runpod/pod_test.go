@@ -101,7 +101,7 @@ func TestRDMAResourcesChangeNoOther(t *testing.T) {
 func TestGroupPod(t *testing.T) {
 	pods := networkPods()
 	if g, r := pods["group-pod"], pods["run"]; g.Name == r.Name || g.Labels[v1alpha1.LabelStage] != v1alpha1.StagePodGroup || r.Labels[v1alpha1.LabelStage] != "" ||
-		*g.Spec.ActiveDeadlineSeconds != 900 || g.Spec.Containers[0].Command[1] != "group" || r.Spec.Containers[0].Command[1] != "run" {
+		*g.Spec.ActiveDeadlineSeconds != 900 || !slices.Equal(g.Spec.Containers[0].Command, append(r.Spec.Containers[0].Command, "--stage=Group")) {
 		t.Errorf("pods %s and %s: labels %v, command %v", g.Name, r.Name, g.Labels, g.Spec.Containers[0].Command)
 	}
 	sysctls := []corev1.Sysctl{{Name: "net.ipv4.ip_local_port_range", Value: "30000 30999"}}

@@ -134,7 +134,7 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	if owner == nil {
 		return fail("read", errors.New("no CommTask owns it"))
 	}
-	agent := executor.KubeReporter{
+	agent := executor.KubeTask{
 		Client: n.admin,
 		Name:   client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name},
 		RunID:  pod.Labels[v1alpha1.LabelRunID],
@@ -174,9 +174,9 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	)
 }
 
-func (n *nodes) report(ctx context.Context, agent executor.KubeReporter, status v1alpha1.NodeRunStatus) error {
+func (n *nodes) report(ctx context.Context, agent executor.KubeTask, status v1alpha1.NodeRunStatus) error {
 	n.agent.Add(1)
-	return agent.Report(ctx, status)
+	return agent.ReportRun(ctx, status)
 }
 
 func (n *nodes) podStatus(

@@ -11,10 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"rcclx.io/commgroup-operator/agent/executor"
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
@@ -98,7 +96,7 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 		}
 		m.node.Spec = api.CommTaskSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
 		m.write(t)
-		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")
+		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "run", "--stage", "Group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")
 		m.command.Env = append(os.Environ(), "SIMROCM_ROOT="+root, "SIMROCM_SHM_DIR="+shared, "LD_LIBRARY_PATH="+libraries, "POD_IP=127.0.0.1",
 			terminationLogEnv+"="+filepath.Join(logs, m.name+".log"))
 		m.command.Stdout, m.command.Stderr = &m.out, &m.log
@@ -213,42 +211,5 @@ func TestGroupByFile(t *testing.T) {
 			}
 			endMachines(t, machines)
 		})
-	}
-}
-
-func TestGroupFlags(t *testing.T) {
-	for _, args := range [][]string{{"--group", "a", "--node", "n", "--run-id", "r"}, {"--group", "a/b", "--run-id", "r"}, {"--session-file", "x", "--node", "n"}, {"word"}, {"--no-such-flag"}} {
-		if code, _, errs := runCommand(t, "", append([]string{"group"}, args...)...); code != 2 || errs == "" {
-			t.Errorf("%v: exit %d: %s", args, code, errs)
-		}
-	}
-}
-
-// TestGroupWithoutASession: what ended it is left for the kubelet.
-func TestGroupWithoutASession(t *testing.T) {
-	words := filepath.Join(t.TempDir(), "termination-log")
-	t.Setenv(terminationLogEnv, words)
-	file := filepath.Join(t.TempDir(), "none.json")
-	code, out, errs := runCommand(t, "", "group", "--session-file", file, "--node", "node-a", "--run-id", "run-1", "--wait", "10ms")
-	data, err := os.ReadFile(words)
-	if code != 1 || out != "" || err != nil || !strings.Contains(string(data), "node node-a: waited 10ms for the session of run run-1") || !strings.Contains(errs, string(data)) {
-		t.Errorf("exit %d: %s, %v, left %q", code, errs, err, data)
-	}
-}
-
-// TestLongWordsOfAGroupAreCutBetweenCharacters: the kubelet keeps a bounded message, and JSON of it has to be text.
-func TestLongWordsOfAGroupAreCutBetweenCharacters(t *testing.T) {
-	words := filepath.Join(t.TempDir(), "termination-log")
-	t.Setenv(terminationLogEnv, words)
-	file := filepath.Join(t.TempDir(), "none.json")
-	for _, first := range []string{"x", "xy"} { // whichever of the two would be cut within a character
-		node := first + strings.Repeat("é", terminationLogBytes)
-		if code, _, errs := runCommand(t, "", "group", "--session-file", file, "--node", node, "--run-id", "run-1", "--wait", "10ms"); code != 1 {
-			t.Errorf("exit %d: %.200s", code, errs)
-		}
-		data, err := os.ReadFile(words)
-		if err != nil || len(data) > terminationLogBytes || len(data) < terminationLogBytes-8 || !utf8.Valid(data) {
-			t.Errorf("%v: %d bytes, with characters split: %t", err, len(data), !utf8.Valid(data))
-		}
 	}
 }
