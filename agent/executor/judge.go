@@ -12,6 +12,7 @@ import (
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/internal/checks"
 	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -188,7 +189,7 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 	}
 	below, unmeasured := checks.Of(j.Checks)
 	if len(below) > 0 {
-		j.set(api.VerdictFail, api.ReasonBelowThreshold, fmt.Sprintf("node %s: %s", e.Node, checks.Message(below)))
+		j.set(api.VerdictFail, api.ReasonBelowThreshold, fmt.Sprintf("node %s: %s", e.Node, explain.Checks(below)))
 		return
 	}
 	if unmet := Unmet(e.Plan, j.Settings, table.DataErrors()); len(unmet) > 0 {
@@ -197,7 +198,7 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 	}
 	missing := missingData(e, table, pairs)
 	if len(unmeasured) > 0 {
-		missing = append(missing, checks.Message(unmeasured))
+		missing = append(missing, explain.Checks(unmeasured))
 	}
 	if len(missing) > 0 {
 		j.set(api.VerdictInconclusive, api.ReasonInconclusive, fmt.Sprintf("node %s: %s", e.Node, strings.Join(missing, "; ")))

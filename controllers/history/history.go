@@ -13,6 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -105,7 +106,7 @@ func summaryOf(status *state.Status, end *End) v1alpha1.RunSummary {
 	}
 	if len(status.Culprits) > 0 {
 		c := &status.Culprits[0]
-		out.Culprit = words.Shorten(c.Words(), 253)
+		out.Culprit = words.Shorten(explain.Culprit(c), 253)
 	}
 	return out
 }

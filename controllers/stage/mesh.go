@@ -11,6 +11,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -155,7 +156,7 @@ func (g *findings) compareDimension(r *testResult, dimension, transport string) 
 		if r.test.Verdict == v1alpha1.VerdictPass {
 			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonBelowThreshold
 		}
-		g.worsen(v1alpha1.ReasonBelowThreshold, checks.Message(notMet))
+		g.worsen(v1alpha1.ReasonBelowThreshold, explain.Checks(notMet))
 	}
 }
 

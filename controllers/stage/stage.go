@@ -17,6 +17,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -377,7 +378,7 @@ func (g *machine) afterGroup() {
 	notMet, notMeasured := checks.Of(all)
 	if len(notMet) > 0 {
 		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
-		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), checks.Message(figuresOf(notMet))))
+		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), explain.Checks(figuresOf(notMet))))
 		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
 		if !g.openPairs() {
 			g.startSearch(g.stepOf(notMet[0].Step))
@@ -385,7 +386,7 @@ func (g *machine) afterGroup() {
 		return
 	}
 	if len(notMeasured) > 0 {
-		g.worsen(v1alpha1.ReasonInconclusive, checks.Message(notMeasured))
+		g.worsen(v1alpha1.ReasonInconclusive, explain.Checks(notMeasured))
 	}
 	if !metMark(all) && g.openPairs() {
 		return

@@ -4,12 +4,10 @@ package checks
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	api "rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/internal/units"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/reference"
 )
@@ -66,7 +64,7 @@ func List(all []reference.Check, dimension, node string) []api.PerformanceCheck 
 		if dimension != "" {
 			measurement = dimension + ": " + measurement
 		}
-		p := api.PerformanceCheck{Source: cut(c.Source, maxSource), Measurement: cut(measurement, maxMeasurement), State: api.CheckState(c.State), Mode: api.JudgingMode(c.Mode), Causes: c.Causes, Node: node}
+		p := api.PerformanceCheck{Source: clip.Head(c.Source, maxSource), Measurement: clip.Head(measurement, maxMeasurement), State: api.CheckState(c.State), Mode: api.JudgingMode(c.Mode), Causes: c.Causes, Node: node}
 		if k := c.Key; k.Collective != "" {
 			p.Step = &api.Step{Variant: api.Variant(k.Variant), Collective: api.Collective(k.Collective), Datatype: api.Datatype(k.Datatype), Placement: api.Placement(k.Placement), SizeBytes: k.SizeBytes}
 		}
@@ -113,46 +111,4 @@ func Of(all []api.PerformanceCheck) (notMet, notMeasured []api.PerformanceCheck)
 		}
 	}
 	return notMet, notMeasured
-}
-
-// maxSentences of checks in a message; the rest is counted.
-const maxSentences = 3
-
-// Message tells of checks that were not met or not measured: measured, expected, percent, source and the first causes.
-func Message(all []api.PerformanceCheck) string {
-	var parts []string
-	for i := range all[:min(len(all), maxSentences)] {
-		parts = append(parts, sentence(&all[i], i == 0))
-	}
-	if n := len(all) - maxSentences; n > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more, see the checks", n))
-	}
-	return strings.Join(parts, "; ")
-}
-
-func sentence(c *api.PerformanceCheck, first bool) string {
-	causes := c.Causes
-	if !first {
-		causes = nil
-	}
-	if c.State == api.CheckNotMeasured || c.MeasuredMBps == nil || c.ExpectedMBps == nil {
-		text := fmt.Sprintf("%s (%s) could not be judged", c.Measurement, c.Source)
-		if len(c.Causes) > 0 {
-			text += ": " + c.Causes[0]
-		}
-		return text
-	}
-	text := fmt.Sprintf("%s: measured %s, expected at least %s (%s): %d %%", c.Measurement, units.Bandwidth(*c.MeasuredMBps), units.Bandwidth(*c.ExpectedMBps), c.Source, percent(c))
-	if n := min(len(causes), 2); n > 0 {
-		text += "; look at: " + strings.Join(causes[:n], "; ")
-	}
-	return text
-}
-
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	const ellipsis = "..."
-	return strings.ToValidUTF8(s[:limit-len(ellipsis)], "") + ellipsis
 }

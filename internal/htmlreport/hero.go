@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/report"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -92,7 +93,7 @@ func newCulprits(group *state.Group) []culpritView {
 	out := make([]culpritView, 0, len(group.Status.Culprits))
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
-		v := culpritView{Title: c.Words(), Reason: c.Reason, Node: c.Node}
+		v := culpritView{Title: explain.Culprit(c), Reason: c.Reason, Node: c.Node}
 		seen, next := reasons.Split(c.Message)
 		look := "Read the node's status: the commands below."
 		if len(c.Nodes()) == 0 {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/reasons"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -162,7 +163,7 @@ func CulpritsTitle(s *state.Status) string {
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {
-		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", Paint(w, Bad, c.Words()), c.Reason, wrap(w, c.Message)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", Paint(w, Bad, explain.Culprit(&c)), c.Reason, wrap(w, c.Message)); err != nil {
 			return err
 		}
 	}

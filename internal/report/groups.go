@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -38,7 +39,7 @@ func Groups(w io.Writer, groups []state.Group, namespaced bool) error {
 			bandwidth, overNodes = units.GBps(s.Headline.BusBandwidthMBps), GroupHeadline(s)
 		}
 		if len(s.Culprits) > 0 {
-			culprit = s.Culprits[0].Words()
+			culprit = explain.Culprit(&s.Culprits[0])
 			if earlier := s.EarlierCulpritsRun(); earlier != "" {
 				culprit += " (run " + earlier + ")"
 			}

@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/reasons"
 )
 
@@ -57,7 +58,7 @@ func (g *gatherer) caseWords() string {
 	}
 	for i := range status.Culprits[:min(len(status.Culprits), most)] {
 		c := &status.Culprits[i]
-		fmt.Fprintf(&s, "- %s: %s (%s): %s\n", word, c.Words(), c.Reason, oneLine(c.Message))
+		fmt.Fprintf(&s, "- %s: %s (%s): %s\n", word, explain.Culprit(c), c.Reason, oneLine(c.Message))
 		if i == 0 {
 			_, own := reasons.Split(c.Message) // it knows where the fault showed; the reason's page speaks of all such
 			next = cmp.Or(own, reasons.NextStep(c.Reason), next)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -207,7 +208,7 @@ func (a *Aftermath) judgeIncompatible(fault *Fault, pci []string) Outcome {
 		a.Named = a.Elapsed
 	}
 	seen := fmt.Sprintf("reported after %.1f s (monitor's interval %s); Ready is False (%s); no run started; culprit %s (%s): %s",
-		a.Reported.Seconds(), interval, ready.Reason, culprit.Words(), culprit.Reason, culprit.Message)
+		a.Reported.Seconds(), interval, ready.Reason, explain.Culprit(culprit), culprit.Reason, culprit.Message)
 	settled := a.Elapsed-a.Named >= interval
 	return Outcome{Done: settled, Reached: settled, Seen: seen}
 }

@@ -13,6 +13,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -164,12 +165,12 @@ func Judge(group *state.Group, fault *Fault, pci []string) Outcome {
 	}
 	for _, c := range group.Status.Culprits {
 		if c.Node == FaultyNode && oneOf(c.Reason, fault.Reasons) && names(c, fault.GPUs, pci) {
-			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s (%s)", c.Words(), c.Reason)}
+			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s (%s)", explain.Culprit(&c), c.Reason)}
 		}
 	}
 	if len(group.Status.Culprits) > 0 {
 		c := group.Status.Culprits[0]
-		seen += fmt.Sprintf("; the first culprit is %s (%s): %s", c.Words(), c.Reason, c.Message)
+		seen += fmt.Sprintf("; the first culprit is %s (%s): %s", explain.Culprit(&c), c.Reason, c.Message)
 	}
 	return Outcome{Done: finished, Seen: seen}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -83,7 +84,7 @@ func judgeSpan(group *state.Group, fault *Fault, finished bool, seen string) Out
 	named := ""
 	for i := range group.Status.Culprits {
 		c := &group.Status.Culprits[i]
-		named = fmt.Sprintf("culprit %s (%s)", c.Words(), c.Reason)
+		named = fmt.Sprintf("culprit %s (%s)", explain.Culprit(c), c.Reason)
 		if !fault.names(c) {
 			return Outcome{Done: finished, Seen: fmt.Sprintf("%s; what is healthy is blamed: %s: %s", seen, named, c.Message)}
 		}
