@@ -19,7 +19,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/commrun"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // writer makes the cluster as decided, and writes what was decided into the status.
@@ -257,6 +257,6 @@ func (r *writer) send(group *v1alpha1.CommGroup, events []decision.Event) {
 		if e.Warning {
 			kind = corev1.EventTypeWarning
 		}
-		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", words.OneLine(e.Note))
+		r.Recorder.Eventf(group, nil, kind, e.Reason, e.Action, "%s", explain.OneLine(e.Note))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/gating"
 	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // cleaner takes away what a group leaves that is deleted, or may no longer be served.
@@ -48,7 +51,7 @@ func (r *cleaner) finalize(ctx context.Context, group *v1alpha1.CommGroup) (ctrl
 	deadline := group.DeletionTimestamp.Add(cleanupDeadline)
 	now := r.Clock.Now()
 	if len(left) > 0 && now.Before(deadline) {
-		f := commgroup.Deleting("Waiting, at most 2 minutes, for " + words.SomeNames(left, 5) + " to go.")
+		f := commgroup.Deleting("Waiting, at most 2 minutes, for " + explain.Names(left, 5) + " to go.")
 		if err := r.writeDeleting(ctx, group, f, now); client.IgnoreNotFound(err) != nil {
 			logf.FromContext(ctx).Error(err, "Could not write that the group is being deleted")
 		}
@@ -68,7 +71,7 @@ func (r *cleaner) finalize(ctx context.Context, group *v1alpha1.CommGroup) (ctrl
 	}
 	if len(left) > 0 {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",
-			"%s", words.Shorten("Still there after 2 minutes: "+words.SomeNames(left, 5)+". The group is released; delete them by hand.", 1000))
+			"%s", clip.Head("Still there after 2 minutes: "+explain.Names(left, 5)+". The group is released; delete them by hand.", 1000))
 	} else {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Run pods are gone.")
 	}
@@ -224,7 +227,7 @@ func (r *cleaner) liftMarks(ctx context.Context, group *v1alpha1.CommGroup) erro
 	}
 	r.tellMarks(group, done)
 	if first != nil {
-		return fmt.Errorf("on nodes %s: %w", words.SomeNames(names, 3), first)
+		return fmt.Errorf("on nodes %s: %w", explain.Names(names, 3), first)
 	}
 	return nil
 }
@@ -253,7 +256,7 @@ func markersNamed(nodes []corev1.Node, name string) []string {
 			}
 		}
 	}
-	return words.SortedKeys(found)
+	return slices.Sorted(maps.Keys(found))
 }
 
 // labelledFor selects what may be of a group of the name: labels hold a long name cut short, so that isOf has to tell.

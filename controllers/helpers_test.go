@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -23,7 +24,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -126,16 +126,16 @@ func (w *world) snapshot() *Snapshot {
 	s := &Snapshot{Now: w.now, Group: w.group, Stored: stored, Runs: w.runs, StoredRun: state.Latest(w.runs), RunDeleted: w.deletedRun != 0 && w.group.Status.Run != nil && w.deletedRun == w.group.Status.Run.Number, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
 		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
 	s.CommTasks, s.RunPods = make([]v1alpha1.CommTask, 0, len(w.commTasks)), make([]corev1.Pod, 0, len(w.pods))
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		if r := w.commTasks[name].Status.Run; r != nil && r.Message == testkit.Reported {
 			r.Message = "node " + w.commTasks[name].Spec.NodeName + ": " + r.Message // as agents write it
 		}
 		s.CommTasks = append(s.CommTasks, *w.commTasks[name])
 	}
-	for _, name := range words.SortedKeys(w.commNodes) {
+	for _, name := range slices.Sorted(maps.Keys(w.commNodes)) {
 		s.CommNodes = append(s.CommNodes, *w.commNodes[name])
 	}
-	for _, name := range words.SortedKeys(w.pods) {
+	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		s.RunPods = append(s.RunPods, *w.pods[name])
 	}
 	return s

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -120,7 +120,7 @@ func TestBusyNode(t *testing.T) {
 	w.reportFacts()
 	w.settle()
 	if w.podOn(busy) != nil || w.podOn(free) == nil {
-		t.Fatalf("pods %v", words.SortedKeys(w.pods))
+		t.Fatalf("pods %v", slices.Sorted(maps.Keys(w.pods)))
 	}
 	a := w.commTask(busy).Spec.Run
 	if a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy || !strings.Contains(a.Waiting.Message, "prod/train-0 (2)") {
@@ -163,7 +163,7 @@ func TestBusyNode(t *testing.T) {
 	w.reportFacts()
 	w.settle()
 	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || w.podOn(busy) == nil {
-		t.Errorf("run %+v, pods %v", run, words.SortedKeys(w.pods))
+		t.Errorf("run %+v, pods %v", run, slices.Sorted(maps.Keys(w.pods)))
 	}
 }
 
@@ -218,7 +218,7 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 			a = w.commTask(bad).Spec.Run
 			if tc.readAtLast {
 				if w.podOn(bad) == nil || a.Closed != nil || a.Waiting != nil {
-					t.Errorf("it could be read, and it is %+v, pods %v", a, words.SortedKeys(w.pods))
+					t.Errorf("it could be read, and it is %+v, pods %v", a, slices.Sorted(maps.Keys(w.pods)))
 				}
 				return
 			}
@@ -286,7 +286,7 @@ func TestNodeGetsFree(t *testing.T) {
 	w.now = w.now.Add(sharing.BusyPoll)
 	w.settle()
 	if a := w.commTask(node).Spec.Run; w.podOn(node) == nil || a.Waiting != nil {
-		t.Errorf("waiting %+v, pods %v", a.Waiting, words.SortedKeys(w.pods))
+		t.Errorf("waiting %+v, pods %v", a.Waiting, slices.Sorted(maps.Keys(w.pods)))
 	}
 }
 
@@ -410,10 +410,10 @@ func TestLookMemory(t *testing.T) {
 	m.add(a, map[string]string{"busy": "x", "free": ""}, testkit.Now)
 	m.add(b, map[string]string{"other": "x"}, testkit.Now)
 	m.add(a, map[string]string{"later": "x"}, testkit.Now.Add(sharing.BusyPoll-time.Second))
-	if got := words.SortedKeys(m.of(a, testkit.Now.Add(sharing.BusyPoll-time.Second))); !slices.Equal(got, []string{"busy", "later"}) {
+	if got := slices.Sorted(maps.Keys(m.of(a, testkit.Now.Add(sharing.BusyPoll-time.Second)))); !slices.Equal(got, []string{"busy", "later"}) {
 		t.Errorf("before a poll is over: %v", got)
 	}
-	if got := words.SortedKeys(m.of(a, testkit.Now.Add(sharing.BusyPoll))); !slices.Equal(got, []string{"later"}) {
+	if got := slices.Sorted(maps.Keys(m.of(a, testkit.Now.Add(sharing.BusyPoll)))); !slices.Equal(got, []string{"later"}) {
 		t.Errorf("after a poll: %v", got)
 	}
 	m.forget(b)

@@ -15,7 +15,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/gating"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // MarkSweeper rids Nodes of marks whose group was deleted while no manager was there to lift them.
@@ -79,7 +79,7 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 	// A conflict is someone who wrote the Node since: the next sweep sees what is left.
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil || apierrors.IsConflict(err) })
 	if len(errs) > 0 {
-		return fmt.Errorf("marks of groups that are gone, on %s: %w", words.Counted(len(errs), "node"), errs[0])
+		return fmt.Errorf("marks of groups that are gone, on %s: %w", units.Counted(len(errs), "node"), errs[0])
 	}
 	return nil
 }

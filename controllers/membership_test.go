@@ -14,7 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/runpod"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 func TestUnknownNames(t *testing.T) {
@@ -71,7 +71,7 @@ func TestConditionsShowNoRawCharacters(t *testing.T) {
 		t.Errorf("no condition names the node: %+v", conditions)
 	}
 	for _, c := range conditions {
-		if c.Message != words.OneLine(c.Message) {
+		if c.Message != explain.OneLine(c.Message) {
 			t.Errorf("%s: %q", c.Type, c.Message)
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +24,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/metrics"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -86,7 +87,7 @@ func writeCache(b *testing.B, folder string, members int) {
 	}
 	w := bigWorld(members)
 	list, nodes := v1alpha1.CommTaskList{}, v1alpha1.CommNodeList{}
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		ct := w.commTasks[name]
 		model := demo.Items[len(list.Items)%len(demo.Items)].DeepCopy()
 		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = ct.Status.Run.ID, ct.Status.Run.Generation, ct.Status.Run.BootID

@@ -16,7 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/gating"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // maxRefusals are how many Nodes the API server refuses before the others are not tried, where it has let none be
@@ -96,8 +97,8 @@ func (r *writer) applyNodeMarks(ctx context.Context, s *Snapshot, d *Decision) e
 	if forbidden != nil && d.Status.Gating != nil {
 		// To fail here would try again at once, again and again; and a user is to see it in the status.
 		g := d.Status.Gating
-		g.Message = words.Shorten(strings.TrimSpace(fmt.Sprintf("Cannot mark %s: %v. Where the manager has no right to patch Nodes, bind the role commgroup-manager-gating to it (docs/gating.md). %s",
-			words.SomeNames(refused, 3), forbidden, g.Message)), gating.MessageBytes)
+		g.Message = clip.Head(strings.TrimSpace(fmt.Sprintf("Cannot mark %s: %v. Where the manager has no right to patch Nodes, bind the role commgroup-manager-gating to it (docs/gating.md). %s",
+			explain.Names(refused, 3), forbidden, g.Message)), gating.MessageBytes)
 		d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(forbiddenPause))
 	} else if forbidden != nil {
 		failed = append(failed, forbidden)
@@ -126,11 +127,11 @@ func (r *writer) tellMarks(group *v1alpha1.CommGroup, done []*gating.Mark) {
 			}
 			names = append(names, m.Node.Name)
 			r.Recorder.Eventf(m.Node, group, kind.event, kind.reason, kind.action, "%s",
-				words.Shorten(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, words.Sentence(m.Why)), 1000))
+				clip.Head(fmt.Sprintf("%s by CommGroup %s: %s", kind.verb, name, explain.Sentence(m.Why)), 1000))
 		}
 		if len(names) > 0 {
 			r.Recorder.Eventf(group, nil, kind.event, kind.reason, kind.action, "%s",
-				words.Shorten(fmt.Sprintf("%s: %s. %s", kind.verb, words.SomeNames(names, 5), words.Sentence(words.OfFirst(why, names))), 1000))
+				clip.Head(fmt.Sprintf("%s: %s. %s", kind.verb, explain.Names(names, 5), explain.Sentence(explain.OfFirst(why, names))), 1000))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -60,13 +60,13 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for i := range w.nodes {
 		objects = append(objects, &w.nodes[i])
 	}
-	for _, name := range words.SortedKeys(w.commNodes) {
+	for _, name := range slices.Sorted(maps.Keys(w.commNodes)) {
 		objects = append(objects, w.commNodes[name])
 	}
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		objects = append(objects, w.commTasks[name])
 	}
-	for _, name := range words.SortedKeys(w.pods) {
+	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		objects = append(objects, w.pods[name])
 	}
 	for _, object := range objects {

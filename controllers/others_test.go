@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -53,7 +53,7 @@ func TestOneRunANode(t *testing.T) {
 			w.reportFacts()
 			w.settle()
 			if w.podOn(taken) != nil || w.podOn(free) == nil {
-				t.Fatalf("pods %v", words.SortedKeys(w.pods))
+				t.Fatalf("pods %v", slices.Sorted(maps.Keys(w.pods)))
 			}
 			if a := w.commTask(taken).Spec.Run; a.Waiting == nil || !strings.Contains(a.Waiting.Message, "team/h") {
 				t.Fatalf("waiting %+v", a.Waiting)
@@ -160,7 +160,7 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.pods = map[string]*corev1.Pod{}
 	w.settle()
 	if len(w.pods) != 0 {
-		t.Fatalf("pods %v beside the other group's", words.SortedKeys(w.pods))
+		t.Fatalf("pods %v beside the other group's", slices.Sorted(maps.Keys(w.pods)))
 	}
 	if got := w.decided.WakeAt; got.IsZero() || got.After(w.now.Add(sharing.BusyPoll)) {
 		t.Errorf("looks again at %s, now is %s", got, w.now)
@@ -168,7 +168,7 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.claims[0].Since = span.StageStartTime.Add(time.Second)
 	w.settle()
 	if len(w.pods) != 3 {
-		t.Fatalf("pods %v though the other came later", words.SortedKeys(w.pods))
+		t.Fatalf("pods %v though the other came later", slices.Sorted(maps.Keys(w.pods)))
 	}
 	w.pods = map[string]*corev1.Pod{}
 	w.claims[0].Since = span.StageStartTime.Add(-time.Second)

@@ -15,7 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -103,7 +103,7 @@ func (r *refusals) commTask(ct *v1alpha1.CommTask, exists bool, err error) {
 
 // refusedWords tell of the first refusal, and count the rest.
 func refusedWords(all []refusal) string {
-	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what, strings.TrimSuffix(words.Shorten(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
+	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what, strings.TrimSuffix(clip.Head(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
 	if more := len(all) - 1; more > 0 {
 		text += fmt.Sprintf(" It refused %d more like it.", more)
 	}
@@ -143,7 +143,7 @@ func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
 		}
 		return
 	}
-	next := &v1alpha1.RunRefusal{Since: *decision.Stamp(now), Message: words.Shorten(refusedWords(r.commTasks), 512)}
+	next := &v1alpha1.RunRefusal{Since: *decision.Stamp(now), Message: clip.Head(refusedWords(r.commTasks), 512)}
 	if run.Refused != nil {
 		next.Since = run.Refused.Since
 	}
@@ -163,7 +163,7 @@ func configMapRefused(d *Decision, group *state.Group, now time.Time, err error)
 	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
 	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
 	f := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten,
-		Message: words.Shorten(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
+		Message: clip.Head(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "Another writer came first; the ConfigMap is looked at again."}
 		if before != nil && before.Reason != v1alpha1.ReasonListFailed {

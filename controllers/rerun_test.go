@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -64,7 +64,7 @@ func (w *world) measure(verdict v1alpha1.Verdict, nodes ...string) {
 // assignedTo are the nodes whose assignment is of the present run.
 func (w *world) assignedTo() []string {
 	var names []string
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		if ct := w.commTasks[name]; runs.Assigned(ct, w.group.Status.Run.ID) {
 			names = append(names, ct.Spec.NodeName)
 		}

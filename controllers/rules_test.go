@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // TestRulesOfTheGroup: what AMD and the library state of versions, for a group of three of which the second is odd.
@@ -74,7 +74,7 @@ func TestRulesOfTheGroup(t *testing.T) {
 			if tc.spec != nil {
 				tc.spec(&w.group.Spec)
 			}
-			for _, name := range words.SortedKeys(w.commTasks) {
+			for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 				ct := w.commTasks[name]
 				ct.Spec.Run.Platform = nil // the rules, not staleness, are looked at here
 				if tc.all != nil {

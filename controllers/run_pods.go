@@ -20,7 +20,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // createPods makes the run pods, after a look at the API itself: the cache may not yet show pods made a moment ago, and
@@ -160,7 +162,7 @@ func (r *writer) closeRefused(ctx context.Context, ct *v1alpha1.CommTask, podNam
 func (r *writer) closeNotStarted(ctx context.Context, ct *v1alpha1.CommTask, s *Snapshot, message string) error {
 	desired := ct.DeepCopy()
 	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
-		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: words.Shorten(message, 1024),
+		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: clip.Head(message, 1024),
 	}
 	return r.writeCommTask(ctx, commrun.Change{Current: ct, Desired: desired})
 }
@@ -181,11 +183,11 @@ func quotaMessage(cause error, admitted int, maxParallelNodes int32) string {
 	fits := "None of the run's own pods hold any of it, so that no smaller run.maxParallelNodes would fit: raise the quota, or end what uses it."
 	if admitted > 0 && admitted < int(maxParallelNodes) {
 		fits = fmt.Sprintf("It admits %s of the run at a time: a run.maxParallelNodes of %d would fit instead of %d, or raise the quota.",
-			words.Counted(admitted, "pod"), admitted, maxParallelNodes)
+			units.Counted(admitted, "pod"), admitted, maxParallelNodes)
 	}
 	const causeBytes = 300                                   // the message of a RunWait has 512
 	_, quota, _ := strings.Cut(cause.Error(), exceededQuota) // what comes before names the pod that was refused first
-	return fmt.Sprintf("the run pod was refused: %s%s %s", exceededQuota, words.Sentence(words.Shorten(quota, causeBytes)), fits)
+	return fmt.Sprintf("the run pod was refused: %s%s %s", exceededQuota, explain.Sentence(clip.Head(quota, causeBytes)), fits)
 }
 
 // noteQuotaWait records in the node's assignment that its run pod waits for the quota.
@@ -194,7 +196,7 @@ func (r *writer) noteQuotaWait(ctx context.Context, ct *v1alpha1.CommTask, messa
 		return nil
 	}
 	desired := ct.DeepCopy()
-	wait := &v1alpha1.RunWait{Reason: v1alpha1.ReasonRunPodNotStarted, Message: words.Shorten(message, 512), Since: *decision.Stamp(now)}
+	wait := &v1alpha1.RunWait{Reason: v1alpha1.ReasonRunPodNotStarted, Message: clip.Head(message, 512), Since: *decision.Stamp(now)}
 	if was := ct.Spec.Run.Waiting; was != nil && was.Reason == wait.Reason {
 		wait.Since = was.Since
 	}

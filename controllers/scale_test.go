@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/commgroup"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -30,7 +31,7 @@ func bigWorld(nodes int) *world {
 	w.step() // run
 	w.step() // assignments
 	i := 0
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		ct := w.commTasks[name]
 		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000+int64(i%1000), w.now)
 		i++
@@ -67,7 +68,7 @@ func TestStatusStaysSmall(t *testing.T) {
 		dataErrors = append(dataErrors, e)
 	}
 	i := 0
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		r := w.commTasks[name].Status.Run
 		r.Verdict, r.Reason, r.Message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, long
 		r.Settings, r.DataErrors = settings, dataErrors

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -165,7 +165,7 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 					t.Errorf("test %+v", s.Tests[i])
 				}
 			}
-			if got := fmt.Sprint(words.SortedKeys(kinds)); got != tc.tests {
+			if got := fmt.Sprint(slices.Sorted(maps.Keys(kinds))); got != tc.tests {
 				t.Errorf("tests of kinds %s, expected %s", got, tc.tests)
 			}
 			if len(held) != 1 || len(held["group-1"]) != tc.nodes*tc.ranks {

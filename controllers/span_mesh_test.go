@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -357,7 +357,7 @@ func TestRandomMeshFaults(t *testing.T) {
 			w.play()
 			for name := range w.marks() {
 				if !guilty[w.index[name]] {
-					t.Errorf("node %s is marked, guilty are %v", name, words.SortedKeys(guilty))
+					t.Errorf("node %s is marked, guilty are %v", name, slices.Sorted(maps.Keys(guilty)))
 				}
 			}
 			bad := slices.ContainsFunc(w.span().Tests, func(one v1alpha1.SpanTest) bool { return one.Verdict == v1alpha1.VerdictFail })

@@ -13,7 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
@@ -387,15 +387,15 @@ func TestWordsOfCulprits(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	if got := words.Clip("Seven words are in this long sentence.", 20); got != "Seven words are ..." {
+	if got := clip.Sentences("Seven words are in this long sentence.", 20); got != "Seven words are ..." {
 		t.Errorf("clip gives %q", got)
 	}
-	if got := words.Clip("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
+	if got := clip.Sentences("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
 		t.Errorf("clip gives %q", got)
 	}
 	for _, text := range []string{strings.Repeat("é", 50), strings.Repeat("a b", 30), strings.Repeat("no end ", 20), "Short."} {
 		for limit := 8; limit < 60; limit++ {
-			if got := words.Clip(text, limit); len(got) > limit || !utf8.ValidString(got) {
+			if got := clip.Sentences(text, limit); len(got) > limit || !utf8.ValidString(got) {
 				t.Fatalf("clip to %d gives %q", limit, got)
 			}
 		}

@@ -2,12 +2,12 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // check holds what must be true at every time.
@@ -31,7 +31,7 @@ func (w *groupWorld) check() {
 		ids[s.Tests[i].ID] = true
 	}
 	indexes := map[int32]string{}
-	for _, name := range words.SortedKeys(w.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		a := w.commTasks[name].Spec.Session
 		if a == nil || a.RunID != s.RunID {
 			continue

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -263,7 +263,7 @@ func (w *groupWorld) playCommunicators() bool {
 	}
 	moved := false
 	w.due = time.Time{}
-	for _, id := range words.SortedKeys(byID) {
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
 		all := byID[id]
 		if len(all) == int(all[0].comm.Nodes) {
 			if at := w.endOf(all); w.now.Before(at) {

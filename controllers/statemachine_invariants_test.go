@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,7 +21,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -215,7 +215,7 @@ func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunS
 		m.failf("the group's stage passes with %+v, tasks %v", span, m.tasks)
 	}
 	m.known.seen["stage passed"]++
-	m.known.formed[run.SpecHash+"/"+fmt.Sprint(words.SortedKeys(m.tasks[span.Tests[i].ID]))] = true
+	m.known.formed[run.SpecHash+"/"+fmt.Sprint(slices.Sorted(maps.Keys(m.tasks[span.Tests[i].ID])))] = true
 }
 
 // checkReady: Ready is True only where each member's agent has reported a pass of what the spec asks for, and with span
@@ -371,7 +371,7 @@ const maxSettleSteps = 12
 // checkHeld: with no run that goes on, and its agents' time to end by themselves over, each pod that holds GPUs is told
 // to end, whatever the nodes' clocks say.
 func (m *machine) checkHeld() {
-	for _, name := range words.SortedKeys(m.pods) {
+	for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 		pod := m.pods[name]
 		if !m.holds(name) {
 			continue
@@ -394,7 +394,7 @@ func (m *machine) holds(name string) bool {
 // soon after: the manager does not sleep on until something else wakes it.
 func (m *machine) checkOverdue() {
 	limit := decision.Seconds(m.group.Spec.Run.NodeDeadlineSeconds)
-	for _, name := range words.SortedKeys(m.pods) {
+	for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 		pod := m.pods[name]
 		ct := m.commTask(pod.Labels[v1alpha1.LabelNode])
 		if !m.holds(name) || ofGroupStage(pod) || podstate.RanksStarted(pod).IsZero() || ct == nil {
@@ -423,7 +423,7 @@ func (m *machine) checkNamedRuns() {
 			m.failf("node %s is to work for run %s by CommRun %q, which has no plan of it", node, run.ID, name)
 		}
 	}
-	for _, name := range words.SortedKeys(m.commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(m.commTasks)) {
 		spec := &m.commTasks[name].Spec
 		if a := spec.Run; a != nil && a.ID == run.ID && a.Closed == nil {
 			named(spec.NodeName, a.Name)
@@ -437,7 +437,7 @@ func (m *machine) checkNamedRuns() {
 // checkKept: of the pods that have ended, only those stay that tell why the present run failed.
 func (m *machine) checkKept() {
 	kept := 0
-	for _, name := range words.SortedKeys(m.pods) {
+	for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 		pod, run := m.pods[name], m.group.Status.Run
 		if podstate.Alive(pod) || !pod.DeletionTimestamp.IsZero() || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
 			continue

@@ -21,7 +21,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // listFails is one decision on objects of which a part could not be read.
@@ -177,7 +176,7 @@ func TestConditionsAfterEvents(t *testing.T) {
 	seen := tableSeen{phases: map[string]bool{}, stages: map[string]bool{}, triggers: map[string]bool{}, verdicts: map[string]bool{}, statuses: map[string]map[string]bool{}}
 	for _, state := range tableStates {
 		var start *groupWorld // made once: to come there takes longer than the event
-		for _, event := range words.SortedKeys(tableEvents) {
+		for _, event := range slices.Sorted(maps.Keys(tableEvents)) {
 			t.Run(state+"/"+event, func(t *testing.T) {
 				seen.cells++
 				if start == nil {
@@ -187,7 +186,7 @@ func TestConditionsAfterEvents(t *testing.T) {
 			})
 		}
 	}
-	for _, state := range slices.Concat(words.SortedKeys(conditionsAfter), words.SortedKeys(conditionsAfterInGroup)) {
+	for _, state := range slices.Concat(slices.Sorted(maps.Keys(conditionsAfter)), slices.Sorted(maps.Keys(conditionsAfterInGroup))) {
 		for row, events := range rowsOf(state) {
 			for _, event := range splitTrimmed(events, ";") {
 				if _, ok := tableEvents[event]; !ok || !slices.Contains(tableStates, state) {

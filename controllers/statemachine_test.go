@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -21,7 +22,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/testenv"
 )
@@ -345,7 +345,7 @@ func (m *machine) happen() {
 		m.blame(node, "went away")
 		m.absent[node] = true
 	case 8, 9:
-		for _, name := range words.SortedKeys(m.absent) {
+		for _, name := range slices.Sorted(maps.Keys(m.absent)) {
 			if m.absent[name] {
 				m.made++
 				m.nodes = slices.Clone(m.nodes)
@@ -476,7 +476,7 @@ func (m *machine) endHistory() {
 		switch {
 		case m.wakeAt.IsZero() && m.alive() == 0:
 			m.failf("nothing is waited for, and the run goes on: %s", runWords(&m.group.Status))
-		case m.wakeAt.IsZero() && slices.ContainsFunc(words.SortedKeys(m.pods), func(name string) bool { return m.holds(name) }):
+		case m.wakeAt.IsZero() && slices.ContainsFunc(slices.Sorted(maps.Keys(m.pods)), func(name string) bool { return m.holds(name) }):
 			m.failf("pods hold GPUs, and nothing wakes the manager: %s", runWords(&m.group.Status))
 		case m.wakeAt.After(m.now):
 			m.now = m.wakeAt

@@ -24,7 +24,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/publish"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -202,16 +201,16 @@ func (m *machine) read() *Snapshot {
 	}
 	s := &Snapshot{Now: m.now, RunDeleted: deleted, Group: state.Join(group, runs), Stored: group, StoredRun: latest, Runs: runs, Nodes: m.views[m.cache.nodes].nodes}
 	commNodes := m.views[m.cache.commNodes].commNodes
-	for _, name := range words.SortedKeys(commNodes) {
+	for _, name := range slices.Sorted(maps.Keys(commNodes)) {
 		s.CommNodes = append(s.CommNodes, *commNodes[name])
 	}
 	commTasks := m.views[m.cache.commTasks].commTasks
-	for _, name := range words.SortedKeys(commTasks) {
+	for _, name := range slices.Sorted(maps.Keys(commTasks)) {
 		s.CommTasks = append(s.CommTasks, *commTasks[name])
 	}
 	pods := func(v *apiView) {
 		s.RunPods = nil
-		for _, name := range words.SortedKeys(v.pods) {
+		for _, name := range slices.Sorted(maps.Keys(v.pods)) {
 			s.RunPods = append(s.RunPods, *v.pods[name])
 		}
 	}
@@ -350,7 +349,7 @@ func (m *machine) deleteCommTask(name string) {
 	m.writes.commTasks++
 	m.writes.nodes[ct.Spec.NodeName] = true
 	delete(m.commTasks, name)
-	for _, podName := range words.SortedKeys(m.pods) {
+	for _, podName := range slices.Sorted(maps.Keys(m.pods)) {
 		if m.pods[podName].OwnerReferences[0].UID == ct.UID {
 			m.deletePod(podName)
 		}
@@ -408,7 +407,7 @@ func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
 		pod.CreationTimestamp, pod.Status.Phase = *decision.Stamp(m.now), corev1.PodPending
 		m.pods[pod.Name] = pod
 		m.writes.pods++
-		if !slices.ContainsFunc(words.SortedKeys(m.commTasks), func(n string) bool { return m.commTasks[n].UID == pod.OwnerReferences[0].UID }) {
+		if !slices.ContainsFunc(slices.Sorted(maps.Keys(m.commTasks)), func(n string) bool { return m.commTasks[n].UID == pod.OwnerReferences[0].UID }) {
 			m.deletePod(pod.Name) // its owner is gone
 		}
 	}
@@ -560,7 +559,7 @@ func (m *machine) podsOn(node string) []string {
 
 // kubelets end the pods that are to end, and those of nodes that are gone.
 func (m *machine) kubelets() {
-	for _, name := range words.SortedKeys(m.pods) {
+	for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 		if pod := m.pods[name]; !pod.DeletionTimestamp.IsZero() || m.absent[pod.Labels[v1alpha1.LabelNode]] {
 			delete(m.pods, name)
 		}

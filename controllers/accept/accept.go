@@ -13,7 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/schedule"
 	"rcclx.io/commgroup-operator/controllers/spans"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Spec says whether the spec can be carried out on these members.
@@ -57,13 +58,13 @@ func Spec(spec *v1alpha1.CommGroupSpec, members []decision.Member, membersErr er
 		return no(v1alpha1.ReasonNoGPUResource, "None of the %d members has %d allocatable %s: check that the device plugin runs on them (`kubectl describe node %s`).%s",
 			len(members), spec.RanksPerNode, objects.GPUResource(spec), members[0].Name, membership.TaintRemark(members...))
 	}
-	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), words.Counted(int(spec.RanksPerNode), "rank"))
+	message := fmt.Sprintf("%d nodes are members, %s each.", len(members), units.Counted(int(spec.RanksPerNode), "rank"))
 	if len(members) == 1 {
-		message = fmt.Sprintf("1 node is a member, with %s.", words.Counted(int(spec.RanksPerNode), "rank"))
+		message = fmt.Sprintf("1 node is a member, with %s.", units.Counted(int(spec.RanksPerNode), "rank"))
 	}
 	if len(missing) > 0 {
 		message += fmt.Sprintf(" Of these, %d with fewer than %d allocatable %s cannot run: %s.",
-			len(missing), spec.RanksPerNode, objects.GPUResource(spec), words.SomeNames(missing, 5))
+			len(missing), spec.RanksPerNode, objects.GPUResource(spec), explain.Names(missing, 5))
 	}
 	// Nodes come and go, so that what follows refuses nothing; but nobody shall learn it only after hours of runs.
 	if able, need := len(members)-len(missing), stage.MembersNeeded(spec); spec.Span == v1alpha1.SpanGroup && able < need {

@@ -8,7 +8,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -22,7 +22,7 @@ func HostNetwork(accepted decision.Finding, group *state.Group, privileged []str
 	}
 	allowed := "none"
 	if len(privileged) > 0 {
-		allowed = words.SomeNames(privileged, 5)
+		allowed = explain.Names(privileged, 5)
 	}
 	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHostNetworkNotAllowed, Message: fmt.Sprintf(
 		"network.mode is Host, which namespace %s may not use; allowed: %s. Use mode Pod or Multus, or have the administrator name the namespace in the manager's --privileged-namespaces.",

@@ -2,6 +2,7 @@ package accept
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,7 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 // reservedDomains end the domain of a label's or annotation's key that a cluster's component acts on.
@@ -61,14 +62,14 @@ func Overrides(accepted decision.Finding, spec *v1alpha1.CommGroupSpec) decision
 		return accepted
 	}
 	no := func(what string) decision.Finding {
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodOverridesNotAllowed, Message: words.Shorten(fmt.Sprintf(
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodOverridesNotAllowed, Message: clip.Head(fmt.Sprintf(
 			"runtime.pod.%s, which may give run pods more than a CommGroup's author may hand out. Remove it; docs/security.md says what is allowed.", what), 1024)}
 	}
 	for _, m := range []struct {
 		field string
 		keys  map[string]string
 	}{{"labels", pod.Labels}, {"annotations", pod.Annotations}} {
-		for _, key := range words.SortedKeys(m.keys) {
+		for _, key := range slices.Sorted(maps.Keys(m.keys)) {
 			if reserved(key, m.keys[key]) {
 				return no(fmt.Sprintf("%s has the key %q of a cluster's component", m.field, key))
 			}

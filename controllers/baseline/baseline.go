@@ -12,8 +12,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -83,7 +84,7 @@ func Compare(in Input) Comparison {
 	}
 	open := func(why string) {
 		c.Checks = append(c.Checks, v1alpha1.PerformanceCheck{Source: source, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
-			Mode: v1alpha1.JudgingReport, Causes: []string{words.Shorten(why, 200)}})
+			Mode: v1alpha1.JudgingReport, Causes: []string{clip.Head(why, 200)}})
 	}
 	switch {
 	case c.Key == "":
@@ -121,17 +122,17 @@ func Compare(in Input) Comparison {
 			if len(samples) >= minSamples || mode != v1alpha1.JudgingEnforce {
 				lost = append(lost, r)
 			} else {
-				check.Causes = append(check.Causes, fmt.Sprintf("nothing yet: %s; from %d on it is enforced", words.Counted(len(samples), "earlier run"), minSamples))
+				check.Causes = append(check.Causes, fmt.Sprintf("nothing yet: %s; from %d on it is enforced", units.Counted(len(samples), "earlier run"), minSamples))
 			}
 			check.Causes = append(check.Causes, "compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network")
 			if why := unknownParts(c.Key); why != "" {
-				check.Causes = append(check.Causes, words.Shorten(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
+				check.Causes = append(check.Causes, clip.Head(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
 			}
 		}
 		c.Checks = append(c.Checks, check)
 	}
 	if len(unseen) > 0 {
-		open("no earlier run measured this under the baseline's key: " + words.SomeNames(unseen, 2))
+		open("no earlier run measured this under the baseline's key: " + explain.Names(unseen, 2))
 	}
 	if len(lost) > 0 {
 		c.blame(in, mode, drop, lost)
@@ -164,13 +165,13 @@ func (r *regressed) level(ofRuns, best string) string {
 	if r.best {
 		return best
 	}
-	return fmt.Sprintf(ofRuns, words.Counted(r.runs, "run"))
+	return fmt.Sprintf(ofRuns, units.Counted(r.runs, "run"))
 }
 
 func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 	percent := int32(min(r.percent(), 1_000_000))
 	mbps, expected := r.mbps, r.expected
-	check := v1alpha1.PerformanceCheck{Source: source, Measurement: words.Shorten(fmt.Sprintf("%s %d B, %s", r.name, r.sizeBytes, r.level("median of %s", "best median since the baseline began")), 160),
+	check := v1alpha1.PerformanceCheck{Source: source, Measurement: clip.Head(fmt.Sprintf("%s %d B, %s", r.name, r.sizeBytes, r.level("median of %s", "best median since the baseline began")), 160),
 		State: v1alpha1.CheckMet, Mode: mode, MeasuredMBps: &mbps, ExpectedMBps: &expected, Percent: &percent}
 	if r.mbps < r.pass {
 		check.State = v1alpha1.CheckNotMet
@@ -318,7 +319,7 @@ func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunSt
 	switch {
 	case old == nil:
 	case c.anew:
-		b.Previous = words.Shorten(fmt.Sprintf("%s (until %s)", words.Shorten(old.Key, MaxKey-80), v1alpha1.AnnotationBaselineFrom), MaxKey)
+		b.Previous = clip.Head(fmt.Sprintf("%s (until %s)", clip.Head(old.Key, MaxKey-80), v1alpha1.AnnotationBaselineFrom), MaxKey)
 	case keysAlike(old.Key, c.Key):
 		b = old.DeepCopy()
 	default:
@@ -380,7 +381,7 @@ func points(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanResultSeri
 		if key.Placement == v1alpha1.OutOfPlace {
 			key.Placement = ""
 		}
-		nodes = append(nodes, point{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.Measurement(), s.Ranks, words.Counted(int(s.Nodes), "node")),
+		nodes = append(nodes, point{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.Measurement(), s.Ranks, units.Counted(int(s.Nodes), "node")),
 			sizeBytes: s.SizeBytes[last], mbps: s.BusBandwidthMBps[last]})
 	}
 	all := slices.Concat(medians, nodes, slowest, variants)

@@ -10,7 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -109,7 +109,7 @@ func keyOf(outcomes []judge.Outcome) (key, why string) {
 	if first == nil {
 		return "", "no member has results"
 	}
-	return words.Shorten(strings.Join(first, keySeparator), MaxKey), ""
+	return clip.Head(strings.Join(first, keySeparator), MaxKey), ""
 }
 
 // place is what one member's key is made of.

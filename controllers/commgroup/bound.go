@@ -6,7 +6,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/settings"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -75,10 +75,10 @@ func boundRun(group *state.Group, status *state.Status) {
 	}
 	for _, limit := range []int{120, 40} {
 		for i := range status.Settings {
-			status.Settings[i].Message = words.Shorten(status.Settings[i].Message, limit)
+			status.Settings[i].Message = clip.Head(status.Settings[i].Message, limit)
 		}
 		for i := range status.Culprits {
-			status.Culprits[i].Message = words.Shorten(status.Culprits[i].Message, 2*limit)
+			status.Culprits[i].Message = clip.Head(status.Culprits[i].Message, 2*limit)
 		}
 		settings.BoundAdvice(status.Advice, limit)
 		if fits() {
@@ -168,13 +168,13 @@ func halve[T any](list *[]T, least int) bool {
 func shortenConditions(status *state.Status) (any bool) {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		if short := words.Shorten(c.Message, conditionWords); short != c.Message {
+		if short := clip.Head(c.Message, conditionWords); short != c.Message {
 			c.Message, any = short, true
 		}
 	}
 	for i := range status.Remarks {
 		r := &status.Remarks[i]
-		if short := words.Shorten(r.Message, conditionWords); short != r.Message {
+		if short := clip.Head(r.Message, conditionWords); short != r.Message {
 			r.Message, any = short, true
 		}
 	}
@@ -184,7 +184,7 @@ func shortenConditions(status *state.Status) (any bool) {
 func shortenCulprits(span *v1alpha1.SpanStatus, limit int) (any bool) {
 	for i := range span.Culprits {
 		if c := &span.Culprits[i]; len(c.Message) > limit {
-			c.Message, any = words.Shorten(c.Message, limit), true
+			c.Message, any = clip.Head(c.Message, limit), true
 		}
 	}
 	return any

@@ -16,8 +16,10 @@ import (
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Update changes conditions of a status that is decided, and returns its events, which were events before. What is as
@@ -71,7 +73,7 @@ func SetConditions(conditions []metav1.Condition, findings map[string]decision.F
 			continue
 		}
 		meta.SetStatusCondition(&out, metav1.Condition{
-			Type: t, Status: f.Status, Reason: f.Reason, Message: words.OneLine(f.Text()),
+			Type: t, Status: f.Status, Reason: f.Reason, Message: explain.OneLine(f.Text()),
 			ObservedGeneration: generation, LastTransitionTime: *decision.Stamp(now),
 		})
 	}
@@ -83,7 +85,7 @@ func ListFailed(err error) map[string]decision.Finding {
 	out := make(map[string]decision.Finding, len(ConditionTypes))
 	for _, t := range ConditionTypes {
 		out[t] = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonListFailed,
-			Message: words.Shorten(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
+			Message: clip.Head(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
 	}
 	return out
 }
@@ -138,11 +140,11 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAgentNotReporting,
 			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Check that each runs (`kubectl get pods -A -l %s=%s -o wide`; the chart's values monitor.nodeSelector and "+
 				"monitor.affinity choose the nodes) and its log: on a node without AMD GPUs a monitor reports nothing.",
-				len(silent), len(members), words.SomeNames(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor), Remark: remark}, wakeAt
+				len(silent), len(members), explain.Names(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor), Remark: remark}, wakeAt
 	case len(waiting) > 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForAgents,
 			Message: fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
-				len(members)-len(waiting), len(members), words.SomeNames(waiting, 5)), Remark: remark}, wakeAt
+				len(members)-len(waiting), len(members), explain.Names(waiting, 5)), Remark: remark}, wakeAt
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)), Remark: remark}, wakeAt
 }
@@ -167,7 +169,7 @@ func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNo
 		return nil
 	}
 	return &v1alpha1.Remark{Reason: v1alpha1.ReasonClockSkew, Message: fmt.Sprintf("by the reports of their monitors the clocks of %s are more than %d s off the API server's: %s. No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
-		words.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), words.SomeNames(apart, 5))}
+		units.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), explain.Names(apart, 5))}
 }
 
 // Running is the condition of the same name. waiting says why no run starts, hindrance what a run that goes on waits
@@ -176,7 +178,7 @@ func Running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.M
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
-			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, words.NodesHave(counts.Running), counts.Pending,
+			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, explain.NodesHave(counts.Running), counts.Pending,
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: "run.state is Suspended: no run starts until it is Active."}
@@ -237,7 +239,7 @@ func validationOf(group *state.Group, d *commrun.Decision, accepted bool) decisi
 	}
 	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, d.Span, len(outcomes)), next)
 	if lost := lostResults(outcomes); f.Reason == v1alpha1.ReasonInconclusive && len(lost) > 0 {
-		f.Message = words.Shorten(words.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or report was deleted. No run starts for that by itself: %s.", words.SomeNames(lost, 5), runs.Ask(group)), 2048)
+		f.Message = clip.Head(explain.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or report was deleted. No run starts for that by itself: %s.", explain.Names(lost, 5), runs.Ask(group)), 2048)
 	}
 	return f
 }
@@ -283,7 +285,7 @@ func Transitions(before, after []metav1.Condition) []decision.Event {
 		}
 		warning := c.Status == metav1.ConditionFalse || loud[c.Reason]
 		out = append(out, decision.Event{Warning: warning, Reason: c.Reason, Action: "Set" + c.Type,
-			Note: words.Shorten(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
+			Note: clip.Head(c.Type+"="+string(c.Status)+": "+c.Message, 1000)})
 	}
 	return out
 }
@@ -306,7 +308,7 @@ func remarksOf(findings map[string]decision.Finding) []v1alpha1.Remark {
 		if r == nil || slices.ContainsFunc(out, func(o v1alpha1.Remark) bool { return o.Reason == r.Reason }) {
 			continue
 		}
-		out = append(out, v1alpha1.Remark{Reason: r.Reason, Message: words.Shorten(words.OneLine(r.Message), maxRemark)})
+		out = append(out, v1alpha1.Remark{Reason: r.Reason, Message: clip.Head(explain.OneLine(r.Message), maxRemark)})
 	}
 	return out
 }
@@ -320,7 +322,7 @@ func remarkEvents(before, after []v1alpha1.Remark) []decision.Event {
 			continue
 		}
 		out = append(out, decision.Event{Warning: true, Reason: r.Reason, Action: remarks[r.Reason].action,
-			Note: words.Shorten(r.Reason+": "+r.Message, 1000)})
+			Note: clip.Head(r.Reason+": "+r.Message, 1000)})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package commgroup
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/schedule"
 	"rcclx.io/commgroup-operator/controllers/settings"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -287,14 +288,14 @@ func knownTargets(in *Input) []string {
 			targets[cn.Status.Facts.GFXTarget] = true
 		}
 	}
-	return words.SortedKeys(targets)
+	return slices.Sorted(maps.Keys(targets))
 }
 
 // recordHistory takes a run that is over into the history and the budget.
 func (s *step) recordHistory() {
 	group, status := s.in.Group, &s.out.Status
 	history.Record(status, &group.Status, group.Spec.Run.MaxGPUMinutesPerDay, &history.End{
-		Run: status.Run, Reason: s.findings[v1alpha1.ConditionValidated].Reason, BaselineKey: words.Shorten(s.in.Run.Compared.Key, baseline.MaxKey),
+		Run: status.Run, Reason: s.findings[v1alpha1.ConditionValidated].Reason, BaselineKey: clip.Head(s.in.Run.Compared.Key, baseline.MaxKey),
 		Held: func() (int64, int32) { return commrun.HeldSeconds(status.Run, status.Span, *s.in.Input) }}, s.in.Now)
 }
 

@@ -13,7 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // stepFree decides whether the node's run pod may be made now, as to others that use the node.
@@ -63,10 +64,10 @@ func (n *nodeState) waitFor(in Input, limit time.Duration, reason, why string) {
 		if !retriable(&v1alpha1.RunClosure{Reason: reason}) {
 			verdict, next = v1alpha1.VerdictError, runAgain(in.Group)
 		}
-		n.close(in.Now, verdict, reason, "No run was started on node %s within %d s: %s %s", n.name, int64(limit/time.Second), words.Sentence(why), next)
+		n.close(in.Now, verdict, reason, "No run was started on node %s within %d s: %s %s", n.name, int64(limit/time.Second), explain.Sentence(why), next)
 		return
 	}
-	n.waiting = &v1alpha1.RunWait{Reason: reason, Message: words.Shorten(why, 512), Since: since}
+	n.waiting = &v1alpha1.RunWait{Reason: reason, Message: clip.Head(why, 512), Since: since}
 	n.wakeAt = decision.Earlier(in.Now.Add(sharing.BusyPoll), deadline)
 }
 
@@ -126,7 +127,7 @@ func heldUp(nodes []nodeState) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Waiting for others: %s: %s", words.SomeNames(names, 3), words.Sentence(strings.TrimSpace(first)))
+	return fmt.Sprintf(" Waiting for others: %s: %s", explain.Names(names, 3), explain.Sentence(strings.TrimSpace(first)))
 }
 
 // admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run

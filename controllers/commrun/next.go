@@ -15,7 +15,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -163,14 +164,14 @@ func settleVerdict(
 	}
 	note := fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
-		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, words.Told(decisive.Message, decisive.Node))
+		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, explain.Unnamed(decisive.Message, decisive.Node))
 	}
 	return []decision.Event{
 		{
 			Warning: run.Verdict != v1alpha1.VerdictPass,
 			Reason:  v1alpha1.ReasonRunFinished,
 			Action:  "FinishRun",
-			Note:    words.Shorten(note, 1000),
+			Note:    clip.Head(note, 1000),
 		},
 	}, ""
 }

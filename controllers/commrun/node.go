@@ -16,7 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -67,7 +68,7 @@ func (n *nodeState) close(now time.Time, verdict v1alpha1.Verdict, reason, forma
 	n.closure = &v1alpha1.RunClosure{
 		Verdict: verdict,
 		Reason:  reason,
-		Message: words.Shorten(fmt.Sprintf(format, args...), 1024),
+		Message: clip.Head(fmt.Sprintf(format, args...), 1024),
 		Time:    *decision.Stamp(now),
 	}
 }
@@ -167,7 +168,7 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in Input, assigned 
 	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		p := problems[0]
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), words.Sentence(p.Message), runAgain(in.Group))
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), explain.Sentence(p.Message), runAgain(in.Group))
 		return
 	}
 	if !assigned {
@@ -256,5 +257,5 @@ func hindered(nodes []nodeState) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Not started yet: %s: %s", words.SomeNames(names, 3), first)
+	return fmt.Sprintf(" Not started yet: %s: %s", explain.Names(names, 3), first)
 }

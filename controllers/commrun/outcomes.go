@@ -10,7 +10,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -85,7 +85,7 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 		}
 	}
 	if n.exhausted != nil {
-		o.Message = words.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
+		o.Message = explain.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
 			MaxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commTask.Namespace, n.commTask.Spec.Group.Name))
 	}
 	return o

@@ -10,7 +10,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // recall fills in what is known of the node from its assignment: the report or closure, and whether that still counts.
@@ -151,7 +152,7 @@ func staleEvent(nodes []nodeState) []decision.Event {
 		return nil
 	}
 	return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonResultsStale, Action: "MarkStale",
-		Note: words.Shorten(fmt.Sprintf("Results no longer count on %s. %s (%s)", words.SomeNames(names, 5), words.OfFirst(first.Message, names), first.Reason), 1000)}}
+		Note: clip.Head(fmt.Sprintf("Results no longer count on %s. %s (%s)", explain.Names(names, 5), explain.OfFirst(first.Message, names), first.Reason), 1000)}}
 }
 
 // MaxRepeats bounds how often a bad result is measured again by itself: a run may be what makes the node reboot.

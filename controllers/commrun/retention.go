@@ -2,6 +2,7 @@ package commrun
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +11,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // MaxKeptPods bounds the ended pods of one group that are kept for their logs.
@@ -49,7 +49,7 @@ func withoutKept(remove []string, state *runState, outcomes []judge.Outcome, in 
 	}
 	var kept []candidate
 	collect := func(pods map[string][]*corev1.Pod, class func(node string) (int, bool)) {
-		for _, node := range words.SortedKeys(pods) {
+		for _, node := range slices.Sorted(maps.Keys(pods)) {
 			pod := podstate.OfRun(pods[node], run.ID)
 			if pod == nil || podstate.Alive(pod) || !going[pod.Name] {
 				continue

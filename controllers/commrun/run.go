@@ -2,6 +2,7 @@ package commrun
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -162,7 +162,7 @@ func participants(run *v1alpha1.GroupRunStatus, in Input) []nodeState {
 	if run.Phase != v1alpha1.RunPhaseRunning {
 		return nodes
 	}
-	for _, name := range words.SortedKeys(in.CommTasks) {
+	for _, name := range slices.Sorted(maps.Keys(in.CommTasks)) {
 		if ct := in.CommTasks[name]; !isMember[name] && runs.Assigned(ct, run.ID) {
 			nodes = append(nodes, nodeState{name: name, commTask: ct, commNode: in.CommNodes[name]})
 		}
@@ -194,7 +194,7 @@ func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in Input, wak
 		byNode[nodes[i].name] = &nodes[i]
 	}
 	var names []string
-	for _, nodeName := range words.SortedKeys(in.Pods) {
+	for _, nodeName := range slices.Sorted(maps.Keys(in.Pods)) {
 		for _, pod := range in.Pods[nodeName] {
 			if !pod.DeletionTimestamp.IsZero() {
 				continue

@@ -2,12 +2,12 @@ package commrun
 
 import (
 	"maps"
+	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
@@ -64,7 +64,7 @@ func planCommTasks(state *runState, in Input) (changes []Change, remove []string
 			changes = append(changes, Change{Current: ct, Desired: desiredCommTask(in.Group, m, ct, labels, spec)})
 		}
 	}
-	for _, name := range words.SortedKeys(in.CommTasks) {
+	for _, name := range slices.Sorted(maps.Keys(in.CommTasks)) {
 		if kept[name] {
 			continue
 		}

@@ -11,7 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/schedule"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -43,13 +44,13 @@ func startIfDue(out *runState, in Input, hash string, suspended bool) {
 			if some, held := in.mayStart(state.TriggerNodesChanged, last, out.nodes); held.why == "" {
 				trigger, nodes, wait = state.TriggerNodesChanged, some, runWait{}
 			} else {
-				wait.why = words.Shorten(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.", words.Counted(len(due), "node")), 1024)
+				wait.why = clip.Head(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.", units.Counted(len(due), "node")), 1024)
 				wait.until = decision.Earlier(wait.until, held.until)
 			}
 		}
 	}
 	if in.StartRefused != nil {
-		wait.why = words.Shorten(fmt.Sprintf("A run is due (%s), and its CommRun cannot be created: %v.", dueFor(in, trigger), in.StartRefused), 1024)
+		wait.why = clip.Head(fmt.Sprintf("A run is due (%s), and its CommRun cannot be created: %v.", dueFor(in, trigger), in.StartRefused), 1024)
 	}
 	if wait.why != "" {
 		out.waiting, out.wakeAt = wait.why, decision.Earlier(out.wakeAt, wait.until)
@@ -101,14 +102,14 @@ type runWait struct {
 
 // mayStart names the nodes that a run for the trigger is to measure, and says what it has to wait for.
 func (in *Input) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes []nodeState) (names string, wait runWait) {
-	names, count := words.Counted(len(in.Members), "node"), len(in.Members)
+	names, count := units.Counted(len(in.Members), "node"), len(in.Members)
 	if trigger == state.TriggerNodesChanged {
 		due, ready, waiting := dueNodes(last, nodes, *in)
 		if len(ready) == 0 && len(due) > 0 {
-			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", words.Counted(len(due), "node"), words.SomeNames(waiting, 3)),
+			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", units.Counted(len(due), "node"), explain.Names(waiting, 3)),
 				until: pausedUntil(last, in.Now)}
 		}
-		names, count = words.SomeNames(due, 5), len(due)
+		names, count = explain.Names(due, 5), len(due)
 	} else if why := tooFewReport(*in, trigger); why != "" {
 		return "", runWait{why: why}
 	}
@@ -151,7 +152,7 @@ func tooFewReport(in Input, trigger string) string {
 		return ""
 	}
 	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commtasks` and the monitor pods.",
-		dueFor(in, trigger), words.Counted(need, "node"), reporting, len(in.Members))
+		dueFor(in, trigger), units.Counted(need, "node"), reporting, len(in.Members))
 }
 
 // dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of

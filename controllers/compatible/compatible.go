@@ -2,6 +2,7 @@ package compatible
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // mixture is one property whose values must not differ between members.
@@ -90,7 +93,7 @@ func (o *onNodes) each(say func(names, text string)) {
 			say(fmt.Sprintf("%d more", len(o.texts)-i), "see their CommNodes.")
 			return
 		}
-		say(words.SomeNames(o.nodes[text], 5), text)
+		say(explain.Names(o.nodes[text], 5), text)
 	}
 }
 
@@ -118,15 +121,15 @@ func Decide(in Input) (decision.Finding, []v1alpha1.Culprit) {
 	}
 	switch {
 	case f.reason != "":
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: words.Shorten(strings.Join(f.messages, " ")+remarks, 2048), Remark: f.remark}, f.culprits
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: clip.Head(strings.Join(f.messages, " ")+remarks, 2048), Remark: f.remark}, f.culprits
 	case members == 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "There is no member whose facts could be compared."}, nil
 	case len(in.Reporting) < members:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
-			Message: words.Shorten(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.Reporting), members)+remarks, 2048), Remark: f.remark}, nil
+			Message: clip.Head(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.Reporting), members)+remarks, 2048), Remark: f.remark}, nil
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllCompatible,
-		Message: words.Shorten(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048), Remark: f.remark}, nil
+		Message: clip.Head(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048), Remark: f.remark}, nil
 }
 
 // problems are those that the nodes' own agents found.
@@ -149,8 +152,8 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 			}
 		}
 	}
-	for _, code := range words.SortedKeys(byCode) {
-		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, words.SomeNames(byCode[code], 5), words.Sentence(aboutSubject(first[code]))))
+	for _, code := range slices.Sorted(maps.Keys(byCode)) {
+		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, explain.Names(byCode[code], 5), explain.Sentence(aboutSubject(first[code]))))
 	}
 }
 
@@ -163,9 +166,9 @@ var (
 func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 	switch {
 	case gpuSubject.MatchString(p.Subject): //nolint:gocritic // no typed field has it yet
-		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
+		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: clip.Head(p.Message, 512)}
 	case linkSubject.MatchString(p.Subject): //nolint:gocritic // no typed field has it yet
-		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: words.Shorten(p.Message, 512)}
+		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: clip.Head(p.Message, 512)}
 	}
 	return judge.NodeCulprit(node, p.Code, aboutSubject(p))
 }
@@ -273,7 +276,7 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	var odd []oddNode
 	tie := ""
 	for _, value := range others {
-		parts = append(parts, fmt.Sprintf("%s on %s", value, words.SomeNames(compared[value], 5)))
+		parts = append(parts, fmt.Sprintf("%s on %s", value, explain.Names(compared[value], 5)))
 		tied := ""
 		if inMode(value) >= agree && value != nodefacts.Mixed {
 			tie = " (a tie: no value has a majority)"
@@ -288,5 +291,5 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 	if len(parts) > 8 {
 		parts = append(parts[:8], fmt.Sprintf("%d more values", len(others)-8))
 	}
-	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, words.Counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
+	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, units.Counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
 }

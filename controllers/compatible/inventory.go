@@ -2,13 +2,14 @@ package compatible
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 const maxInventory = 32
@@ -41,7 +42,7 @@ func (c Census) add(property, value, node string) {
 		values = map[string][]string{}
 		c[property] = values
 	}
-	value = words.Shorten(cmp.Or(value, nodefacts.Unknown), 128)
+	value = clip.Head(cmp.Or(value, nodefacts.Unknown), 128)
 	values[value] = append(values[value], node)
 }
 
@@ -107,7 +108,7 @@ func Inventory(c Census) []v1alpha1.InventoryItem {
 
 // valuesByCount are the values, the most frequent first; of equals, the one that sorts first.
 func valuesByCount(values map[string][]string) []string {
-	keys := words.SortedKeys(values)
+	keys := slices.Sorted(maps.Keys(values))
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(len(values[b]), len(values[a])) })
 	return keys
 }

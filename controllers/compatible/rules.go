@@ -2,19 +2,21 @@ package compatible
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/settings"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
 // rules applies what AMD and the library state of versions that fit together.
 func (f *fitting) rules(in Input) {
-	if broken := settings.MixedFP8(in.Spec, words.SortedKeys(in.Census[propGFX])); broken != "" {
+	if broken := settings.MixedFP8(in.Spec, slices.Sorted(maps.Keys(in.Census[propGFX]))); broken != "" {
 		f.fault(v1alpha1.ReasonMixedFP8Encodings, broken)
 	}
 	f.containerROCm(in)
@@ -48,11 +50,11 @@ func (f *fitting) containerROCm(in Input) {
 		}
 	}
 	old.each(func(names, text string) {
-		f.fault(v1alpha1.ReasonROCmTooOld, fmt.Sprintf("In the run's container on %s: %s", names, words.Sentence(text)))
+		f.fault(v1alpha1.ReasonROCmTooOld, fmt.Sprintf("In the run's container on %s: %s", names, explain.Sentence(text)))
 	})
 	remark := func(reason string) func(names, text string) {
 		return func(names, text string) {
-			f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s", reason, names, words.Sentence(text)))
+			f.notes = append(f.notes, fmt.Sprintf("%s on %s: %s", reason, names, explain.Sentence(text)))
 		}
 	}
 	oldish.each(remark(v1alpha1.ReasonROCmTooOld))
@@ -84,9 +86,9 @@ func (f *fitting) firmware(in Input) {
 		}
 	}
 	if len(below) > 0 && enough > 0 {
-		for _, version := range words.SortedKeys(below) {
+		for _, version := range slices.Sorted(maps.Keys(below)) {
 			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on some nodes only. Update the firmware of the older ones; the published settings set the variable.",
-				version, words.SomeNames(below[version], 5), least, target, words.NodesHave(int32(enough)))
+				version, explain.Names(below[version], 5), least, target, explain.NodesHave(int32(enough)))
 			f.fault(v1alpha1.ReasonMixedFirmware, message)
 			for _, node := range below[version] {
 				f.blame(node, v1alpha1.ReasonMixedFirmware, message)

@@ -3,6 +3,7 @@ package gating
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -10,7 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // The states of the circuit breaker (status.gating.breaker).
@@ -92,7 +94,7 @@ func (g *look) breakerMessage() string {
 		return fmt.Sprintf("Too many members had failed, and the members cannot be selected now. %s %s.", none, until)
 	case b.tooMany():
 		message := fmt.Sprintf("%s at once and gating.maxPercent (%d) allows %d: %s. %s.",
-			seen, b.percent, b.allowed(b.measured()), words.SomeNames(g.failed, 3), none)
+			seen, b.percent, b.allowed(b.measured()), explain.Names(g.failed, 3), none)
 		if reason, n := commonest(g.reasons); n > 0 {
 			message += fmt.Sprintf(" %s on %d.", reason, n)
 		}
@@ -106,7 +108,7 @@ func (g *look) breakerMessage() string {
 
 // commonest is the reason that most nodes have; of equals the first by name.
 func commonest(reasons map[string]int) (string, int) {
-	names := words.SortedKeys(reasons)
+	names := slices.Sorted(maps.Keys(reasons))
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(reasons[b], reasons[a]) })
 	if len(names) == 0 {
 		return "", 0
@@ -120,7 +122,7 @@ func (g *look) breakerEvents(now *v1alpha1.GatingStatus) []decision.Event {
 	case open == g.breaker.wasOpen:
 		return nil
 	case open:
-		return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonBreakerOpen, Action: "StopGating", Note: words.Shorten(g.breakerMessage(), 1000)}}
+		return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonBreakerOpen, Action: "StopGating", Note: clip.Head(g.breakerMessage(), 1000)}}
 	}
 	return []decision.Event{{Reason: v1alpha1.ReasonBreakerClosed, Action: "ResumeGating",
 		Note: fmt.Sprintf("At the end of run %s %d of %d members failed and %d passed, which gating.maxPercent (%d) allows: nodes are marked again.",

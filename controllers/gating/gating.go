@@ -13,7 +13,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -396,7 +396,7 @@ func (g *look) statement(j *judged, verdict v1alpha1.Verdict) Statement {
 	}
 	if verdict == v1alpha1.VerdictFail {
 		reason, message := g.cause(j)
-		s.Reason, s.Message = words.Shorten(reason, 64), words.Shorten(message, statementMessageBytes)
+		s.Reason, s.Message = clip.Head(reason, 64), clip.Head(message, statementMessageBytes)
 		if j.culprit != nil {
 			s.Run = g.in.Run.ID
 		}

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // Statement is what one group's gating holds of one node. It stands in an annotation of the Node, one for each group,
@@ -162,7 +163,7 @@ func marksFor(statements map[string]Statement) marks {
 		return m
 	}
 	slices.Sort(named)
-	m.validated, m.problem = conditionsOf(verdict, words.Shorten(strings.Join(slices.Compact(named), " "), conditionMessageBytes))
+	m.validated, m.problem = conditionsOf(verdict, clip.Head(strings.Join(slices.Compact(named), " "), conditionMessageBytes))
 	return m
 }
 
@@ -178,7 +179,7 @@ func (s *Statement) said() string {
 	if s.Verdict == v1alpha1.VerdictPass {
 		return "Passed in CommGroup " + s.Group + ", run " + s.Run + "."
 	}
-	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s", s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), words.Sentence(s.Message)))
+	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s", s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), explain.Sentence(s.Message)))
 }
 
 // marksOn are the marks that the Node carries now.

@@ -2,6 +2,7 @@ package gating
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/testkit"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // TestGatingInvariants plays random histories of two groups on the same ten nodes: verdicts, reboots, replaced nodes
@@ -100,7 +100,7 @@ func randomGatingEvent(rng *rand.Rand, in *Input) {
 		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return isMark(&t) })
 		delete(node.Labels, v1alpha1.LabelCommValidated)
 	case 14:
-		for _, key := range words.SortedKeys(node.Annotations) {
+		for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
 			if strings.HasPrefix(key, v1alpha1.AnnotationGatingPrefix) && rng.IntN(2) == 0 {
 				node.Annotations[key] = "{"
 			}

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // maxNamedNodes bounds the lists of nodes in a CommGroup's status; MessageBytes the message of status.gating.
@@ -31,18 +32,18 @@ func (g *look) status(open bool) *v1alpha1.GatingStatus {
 		parts = append(parts, fmt.Sprintf("Enforce would gate %d nodes, of which status.wouldGate names %d.", n, maxNamedNodes))
 	}
 	if len(g.simulated) > 0 {
-		parts = append(parts, fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", words.SomeNames(g.simulated, 3)))
+		parts = append(parts, fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", explain.Names(g.simulated, 3)))
 	}
 	if len(g.pairs) > 0 {
 		var names []string
 		for i := range g.pairs {
 			names = append(names, g.pairs[i].Name)
 		}
-		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", words.SomeNames(names, 2)))
+		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", explain.Names(names, 2)))
 	}
 	if len(g.exempted) > 0 {
-		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", words.SomeNames(g.exempted, 3)))
+		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", explain.Names(g.exempted, 3)))
 	}
-	s.Message = words.Shorten(strings.Join(parts, " "), MessageBytes)
+	s.Message = clip.Head(strings.Join(parts, " "), MessageBytes)
 	return s
 }

@@ -9,8 +9,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Budget is the budget of today before this run: what is left of an earlier day's does not carry over. Nil without a
@@ -59,13 +59,13 @@ func Estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes
 		}
 		basis = "as run " + h.ID + " held"
 		if nodes != measured {
-			basis += fmt.Sprintf(" on %s, for %s", words.Counted(measured, "node"), words.Counted(nodes, "node"))
+			basis += fmt.Sprintf(" on %s, for %s", units.Counted(measured, "node"), units.Counted(nodes, "node"))
 		}
 		return (h.GPUMinutes*int64(nodes) + int64(measured) - 1) / int64(measured), basis
 	}
 	// The deadline is what a run never takes when all is well.
 	perNode := max(1, int64(spec.Run.NodeDeadlineSeconds)/600) * int64(spec.RanksPerNode)
-	return perNode * int64(nodes), fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet", words.Counted(nodes, "node"))
+	return perNode * int64(nodes), fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet", units.Counted(nodes, "node"))
 }
 
 // selectedIn is the number of members in "passed/selected"; zero where it is not one.

@@ -12,7 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/stage"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 )
@@ -89,7 +89,7 @@ func leastWanted(history []v1alpha1.RunSummary) int {
 func summaryOf(status *state.Status, end *End) v1alpha1.RunSummary {
 	run := end.Run
 	held, nodes := end.Held()
-	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: words.Shorten(end.Reason, 64),
+	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: clip.Head(end.Reason, 64),
 		StartTime: run.StartTime, FinishTime: run.FinishTime, GPUMinutes: (held + 59) / 60, MeasuredNodes: nodes}
 	if run.Phase == v1alpha1.RunPhaseAborted {
 		return out
@@ -99,14 +99,14 @@ func summaryOf(status *state.Status, end *End) v1alpha1.RunSummary {
 	if h := status.Headline; h != nil {
 		mbps := h.BusBandwidthMBps
 		key := runplan.Key{Variant: h.Variant, Collective: h.Collective, Datatype: h.Datatype, Placement: h.Placement}
-		out.BusBandwidthMBps, out.Headline = &mbps, words.Shorten(fmt.Sprintf("%s %d B", key.String(), h.SizeBytes), 160)
+		out.BusBandwidthMBps, out.Headline = &mbps, clip.Head(fmt.Sprintf("%s %d B", key.String(), h.SizeBytes), 160)
 	}
 	if span := status.Span; span != nil && span.RunID == run.ID {
 		out.GroupBusBandwidthMBps, out.GroupNodes = GroupFigure(span)
 	}
 	if len(status.Culprits) > 0 {
 		c := &status.Culprits[0]
-		out.Culprit = words.Shorten(explain.Culprit(c), 253)
+		out.Culprit = clip.Head(explain.Culprit(c), 253)
 	}
 	return out
 }

@@ -9,7 +9,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -24,7 +24,7 @@ type Kind struct {
 }
 
 func (k Kind) String() string {
-	return fmt.Sprintf("%s with %s", strings.TrimSpace(cmp.Or(k.GPUModel, "an unknown GPU model")+" "+k.Partition), words.Counted(int(k.Ranks), "rank"))
+	return fmt.Sprintf("%s with %s", strings.TrimSpace(cmp.Or(k.GPUModel, "an unknown GPU model")+" "+k.Partition), units.Counted(int(k.Ranks), "rank"))
 }
 
 // point is a node's bandwidth at its largest size.
@@ -110,5 +110,5 @@ func uncomparedWords(outcomes []Outcome) string {
 	if len(kinds) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Nodes were not compared with each other where fewer than %d are alike: %s.", minNodesForMedian, words.SomeNames(kinds, 3))
+	return fmt.Sprintf(" Nodes were not compared with each other where fewer than %d are alike: %s.", minNodesForMedian, explain.Names(kinds, 3))
 }

@@ -2,11 +2,11 @@ package judge
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // What the status holds of the nodes' results.
@@ -107,7 +107,7 @@ func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 			Nodes: int32(t.nodes), WrongElements: t.wrong, MaxRelativeErrorPPM: t.errPPM,
 			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{},
 		}
-		sizes := words.SortedKeys(t.columns)
+		sizes := slices.Sorted(maps.Keys(t.columns))
 		if len(sizes) > MaxSeriesSizes {
 			sizes = sizes[len(sizes)-MaxSeriesSizes:]
 		}

@@ -11,7 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // Bad says whether something was measured or done that must not be.
@@ -86,7 +87,7 @@ type Outcome struct {
 
 // NodeCulprit is a whole node as culprit.
 func NodeCulprit(node, reason, message string) v1alpha1.Culprit {
-	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: words.Shorten(message, 512)}
+	return v1alpha1.Culprit{Node: node, Kind: "Node", Name: node, Reason: reason, Message: clip.Head(message, 512)}
 }
 
 // Median sorts the values in place; of an even number it is the mean of the middle two. No values give zero, so
@@ -189,12 +190,12 @@ func worstOf(what string, outcomes []Outcome, decisive *Outcome) decision.Findin
 	}
 	reason := cmp.Or(decisive.Reason, v1alpha1.ReasonInconclusive)
 	message := fmt.Sprintf("%s: %s (%s) on %s. %s", what, cmp.Or(decisive.Verdict, "no result"), reason,
-		words.SomeNames(alike, 5), words.Sentence(words.Told(decisive.Message, alike...)))
+		explain.Names(alike, 5), explain.Sentence(explain.Unnamed(decisive.Message, alike...)))
 	status := metav1.ConditionFalse
 	if Rank(decisive.Verdict) <= Rank(v1alpha1.VerdictInconclusive) {
 		status = metav1.ConditionUnknown // nothing bad was measured, and not everything was measured
 	}
-	return decision.Finding{Status: status, Reason: reason, Message: words.Shorten(strings.TrimSpace(message), 2048)}
+	return decision.Finding{Status: status, Reason: reason, Message: clip.Head(strings.TrimSpace(message), 2048)}
 }
 
 // StaleNodes names the nodes whose results no longer count.
@@ -211,8 +212,8 @@ func StaleNodes(outcomes []Outcome) []string {
 // resultsStale is Validated where results no longer count and nothing that still counts is bad.
 func resultsStale(outcomes []Outcome, names []string, next string) decision.Finding {
 	first := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Stale })
-	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale, Message: words.Shorten(fmt.Sprintf("The results of %d of %d members no longer count: %s. %s %s",
-		len(names), len(outcomes), words.SomeNames(names, 5), words.Sentence(words.OfFirst(outcomes[first].Message, names)), next), 2048)}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale, Message: clip.Head(fmt.Sprintf("The results of %d of %d members no longer count: %s. %s %s",
+		len(names), len(outcomes), explain.Names(names, 5), explain.Sentence(explain.OfFirst(outcomes[first].Message, names)), next), 2048)}
 }
 
 // ValidatedAgain is Validated while a run measures the nodes that changed. What is bad elsewhere stays the louder news.
@@ -230,7 +231,7 @@ func ValidatedAgain(run *v1alpha1.GroupRunStatus, outcomes []Outcome) decision.F
 		}
 	}
 	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale,
-		Message: fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their last run: %s.", run.ID, len(open), len(outcomes), words.SomeNames(open, 5))}
+		Message: fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their last run: %s.", run.ID, len(open), len(outcomes), explain.Names(open, 5))}
 }
 
 // GroupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs
@@ -260,7 +261,7 @@ func GroupCulprits(outcomes []Outcome, odd []v1alpha1.Culprit) []v1alpha1.Culpri
 		out = out[:limit]
 	}
 	for i := range out {
-		out[i].Message = words.Shorten(out[i].Message, messageLimit)
+		out[i].Message = clip.Head(out[i].Message, messageLimit)
 	}
 	return out
 }

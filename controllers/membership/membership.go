@@ -15,7 +15,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // Select returns the group's nodes in rank order: by region and zone, then by name, so that neighbours in the
@@ -134,7 +134,7 @@ func UnknownNames(spec *v1alpha1.CommGroupSpec, nodes []corev1.Node) string {
 	if len(unknown) == 0 {
 		return ""
 	}
-	return " No node has the name " + words.SomeNames(unknown, 5) + " (members.nodeNames)."
+	return " No node has the name " + explain.Names(unknown, 5) + " (members.nodeNames)."
 }
 
 // TaintRemark is a likely cause where a member has no GPU: a taint of gating, or of the sample's NodeReadinessRule,

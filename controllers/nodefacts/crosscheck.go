@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // amdResources begins the names of the resources that AMD's device plugin publishes: amd.com/gpu, or with the naming
@@ -28,10 +28,10 @@ func CountMismatch(f *v1alpha1.NodeFacts, node *corev1.Node, resource string) st
 	}
 	// The agent names each GPU; only where its list of problems was full is that said here.
 	if f.PCIGPUCount != nil && *f.PCIGPUCount > f.GPUCount && !reported[v1alpha1.ProblemGPUNotInKFD] {
-		return fmt.Sprintf("the PCI bus has %s and KFD shows %d: the driver did not take all. Look for amdgpu in the kernel log.", words.Counted(int(*f.PCIGPUCount), "GPU"), f.GPUCount)
+		return fmt.Sprintf("the PCI bus has %s and KFD shows %d: the driver did not take all. Look for amdgpu in the kernel log.", units.Counted(int(*f.PCIGPUCount), "GPU"), f.GPUCount)
 	}
 	if f.RenderNodeCount != nil && *f.RenderNodeCount < f.DeviceCount && !reported[v1alpha1.ProblemRenderNodeMissing] {
-		return fmt.Sprintf("KFD shows %s and DRM has render nodes for %d: the others cannot be opened. Look for drm in the kernel log.", words.Counted(int(f.DeviceCount), "device"), *f.RenderNodeCount)
+		return fmt.Sprintf("KFD shows %s and DRM has render nodes for %d: the others cannot be opened. Look for drm in the kernel log.", units.Counted(int(f.DeviceCount), "device"), *f.RenderNodeCount)
 	}
 	if node == nil || f.DeviceCount == 0 {
 		return "" // without a device the agent's own problem says more
@@ -39,7 +39,7 @@ func CountMismatch(f *v1alpha1.NodeFacts, node *corev1.Node, resource string) st
 	devices := int64(f.DeviceCount)
 	allocatable, offered := quantity(node.Status.Allocatable, resource)
 	capacity, known := quantity(node.Status.Capacity, resource)
-	shows := fmt.Sprintf("KFD shows %s, the device plugin offers %d of %s", words.Counted(int(devices), "device"), allocatable, resource)
+	shows := fmt.Sprintf("KFD shows %s, the device plugin offers %d of %s", units.Counted(int(devices), "device"), allocatable, resource)
 	if known {
 		shows += fmt.Sprintf(" (capacity %d)", capacity)
 	}

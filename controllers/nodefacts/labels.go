@@ -2,13 +2,14 @@ package nodefacts
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx/compat"
 )
 
@@ -59,7 +60,7 @@ func LabelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 	}
 	single := f.GPUModel != Unknown && f.GPUModel != "mixed" && f.GPUModel != ""
 	ids := values["device-id"]
-	for _, id := range words.SortedKeys(ids) {
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		if model := compat.ModelOfDeviceID(id); single && model != "" && !sameModel(model, f.GPUModel) {
 			return fmt.Sprintf("label device-id says %s (%s) and KFD shows %s", id, model, f.GPUModel)
 		}
@@ -68,11 +69,11 @@ func LabelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 		for id, count := range ids {
 			// In a partition mode some versions count GPUs, others devices.
 			if count > 0 && f.DeviceCount > 0 && gpusCertain(f) && count != int(f.GPUCount) && count != int(f.DeviceCount) {
-				return fmt.Sprintf("label device-id.%s counts %d and KFD shows %s", id, count, words.Counted(int(f.DeviceCount), "device"))
+				return fmt.Sprintf("label device-id.%s counts %d and KFD shows %s", id, count, units.Counted(int(f.DeviceCount), "device"))
 			}
 		}
 	}
-	for _, name := range words.SortedKeys(values["product-name"]) {
+	for _, name := range slices.Sorted(maps.Keys(values["product-name"])) {
 		if single && !sameModel(name, f.GPUModel) {
 			return fmt.Sprintf("label product-name says %s and KFD shows %s", name, f.GPUModel)
 		}

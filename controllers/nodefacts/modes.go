@@ -1,10 +1,9 @@
 package nodefacts
 
 import (
+	"maps"
 	"slices"
 	"strings"
-
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // modeHalves are the compute and the memory mode of a partition mode such as SPX/NPS1; "" is not known. One that all
@@ -70,7 +69,7 @@ func MajorityMode(values map[string][]string, order []string) (majority string, 
 				}
 			}
 		}
-		for _, half := range words.SortedKeys(count) {
+		for _, half := range slices.Sorted(maps.Keys(count)) {
 			if count[half] == most {
 				halves[i] = half
 				break

@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 // PlatformOf is what of a node a result depends on. What is not known stays empty.
 func PlatformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
-	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: words.Shorten(driverPlatform(&f.Driver), 128), ROCm: words.Shorten(rocmPlatform(&f.ROCm), 128)}
+	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: clip.Head(driverPlatform(&f.Driver), 128), ROCm: clip.Head(rocmPlatform(&f.ROCm), 128)}
 	if f.Partition != Unknown {
 		p.Partition = f.Partition // of which one half may be unknown
 	}
@@ -22,7 +22,7 @@ func PlatformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
 		p.Model = f.GPUModel
 	}
 	p.Mesh, p.Devices = f.XGMI.Mesh, f.DeviceCount
-	p.Firmware = words.Shorten(PlatformFirmware(f.Firmware), 64)
+	p.Firmware = clip.Head(PlatformFirmware(f.Firmware), 64)
 	if len(f.GPUs) > 0 && gpusCertain(f) {
 		var space [512]byte // so that a group of thousands costs no garbage
 		addresses := space[:0]
@@ -181,5 +181,5 @@ func Stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, fac
 	if reason == "" {
 		return nil
 	}
-	return &v1alpha1.RunStaleness{Reason: reason, Message: words.Shorten("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
+	return &v1alpha1.RunStaleness{Reason: reason, Message: clip.Head("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
 }

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // StuckAfter is how long a pod that was told to end is waited for.
@@ -121,12 +122,12 @@ func End(pod *corev1.Pod) string {
 			end += " (" + t.Reason + ")"
 		}
 		if t.Message != "" {
-			end += ": " + words.Shorten(t.Message, 400)
+			end += ": " + clip.Head(t.Message, 400)
 		}
-		return words.Sentence(end)
+		return explain.Sentence(end)
 	}
 	if pod.Status.Reason != "" {
-		return words.Sentence(pod.Status.Reason + ": " + words.Shorten(pod.Status.Message, 400))
+		return explain.Sentence(pod.Status.Reason + ": " + clip.Head(pod.Status.Message, 400))
 	}
 	return fmt.Sprintf("phase %s, and no container says why.", pod.Status.Phase)
 }
@@ -142,7 +143,7 @@ func UnschedulableMessage(pod *corev1.Pod) string {
 func schedulerReason(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return words.Sentence(words.Shorten(c.Message, 400))
+			return explain.Sentence(clip.Head(c.Message, 400))
 		}
 	}
 	return ""
@@ -161,7 +162,7 @@ func kubeletReason(pod *corev1.Pod, dull ...string) string {
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range all {
 		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
-			text := words.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, words.Shorten(w.Message, 300)))
+			text := explain.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, clip.Head(w.Message, 300)))
 			switch {
 			case !strings.Contains(w.Reason, "Image"):
 			case i < len(pod.Status.InitContainerStatuses):

@@ -10,7 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 )
 
 // What Kueue reads and writes on plain pods (kueue pkg/controller/jobs/pod/pod_controller.go,
@@ -60,7 +60,7 @@ func because(what string, c *corev1.PodCondition) string {
 	if c.Message == "" {
 		return fmt.Sprintf("%s (%s)", what, c.Reason)
 	}
-	return fmt.Sprintf("%s (%s: %s)", what, c.Reason, strings.TrimSuffix(words.Shorten(c.Message, 300), "."))
+	return fmt.Sprintf("%s (%s: %s)", what, c.Reason, strings.TrimSuffix(clip.Head(c.Message, 300), "."))
 }
 
 // QueueOf is the Kueue LocalQueue of a pod; empty where it is in none.

@@ -8,7 +8,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/settings"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/units"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -61,7 +60,7 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	}
 	out := chosen{reason: fp8.reason, note: fp8.note, comments: fp8.comments, fp8: fp8.record}
 	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
-	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.Run.ID, words.Counted(len(in.Outcomes), "member")))
+	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.Run.ID, units.Counted(len(in.Outcomes), "member")))
 	out.explain(in, dda, fp8)
 	return out
 }

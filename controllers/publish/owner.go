@@ -13,7 +13,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/objects"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // lookAgain is how long a ConfigMap of someone else is left before the next look: no event tells when it goes.
@@ -57,7 +56,7 @@ func otherPublished(in Input, name string) *v1alpha1.PublishedStatus {
 
 func settingLines(variables map[string]string) string {
 	var b strings.Builder
-	for _, name := range words.SortedKeys(variables) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		fmt.Fprintf(&b, "%s=%s\n", name, variables[name])
 	}
 	return b.String()

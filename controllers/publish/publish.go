@@ -18,7 +18,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/objects"
 	"rcclx.io/commgroup-operator/controllers/settings"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/rcclx"
 )
@@ -69,7 +69,7 @@ func ConfigMapName(group *state.Group) string {
 
 // notPublishable names the first variable that may not be published, and says why; empty where all may.
 func notPublishable(variables map[string]string) (name, why string) {
-	for _, name := range words.SortedKeys(variables) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if why := rcclx.WhyNotPublishable(rcclx.EnvVar{Name: name, Value: variables[name]}); why != "" {
 			return rcclx.OneLine(name), why
 		}
@@ -139,14 +139,14 @@ func decide(in Input) Publication {
 func keepPublished(in Input, old *v1alpha1.PublishedStatus, name, why, reason string) Publication {
 	if other := otherPublished(in, name); other != nil {
 		return Publication{Published: other, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason,
-			Message: fmt.Sprintf("%s ConfigMap %s, of the name before, still holds the settings of run %s.", words.Sentence(why), other.ConfigMapName, other.RunID)}}
+			Message: fmt.Sprintf("%s ConfigMap %s, of the name before, still holds the settings of run %s.", explain.Sentence(why), other.ConfigMapName, other.RunID)}}
 	}
 	if old == nil || in.Existing == nil {
 		return Publication{Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason, Message: why}}
 	}
 	if !intact(in.Existing, old.Hash) {
 		return Publication{Published: old, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapChanged,
-			Message: fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, words.Sentence(why))}}
+			Message: fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, explain.Sentence(why))}}
 	}
 	// A run that goes on changes nothing in what is proven, and whoever failed before it is not proven by its start.
 	if in.Run != nil && in.Run.Phase == v1alpha1.RunPhaseRunning && in.Run.ProvenRunID == old.RunID {
@@ -154,7 +154,7 @@ func keepPublished(in Input, old *v1alpha1.PublishedStatus, name, why, reason st
 			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.Run.ID)}}
 	}
 	return Publication{Published: old, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason,
-		Message: fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", words.Sentence(why), name, old.RunID)}}
+		Message: fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", explain.Sentence(why), name, old.RunID)}}
 }
 
 // proven returns a member's report whose variables hold for all, or why there is nothing to publish.
@@ -168,7 +168,7 @@ func proven(in Input) (why, reason string, report *v1alpha1.NodeRunStatus) {
 	case run.Generation != in.Group.Generation:
 		return fmt.Sprintf("Run %s measured an older spec.", run.ID), v1alpha1.ReasonNotProven, nil
 	case len(judge.StaleNodes(in.Outcomes)) > 0:
-		return fmt.Sprintf("The results of %s no longer count.", words.SomeNames(judge.StaleNodes(in.Outcomes), 5)), v1alpha1.ReasonNotProven, nil
+		return fmt.Sprintf("The results of %s no longer count.", explain.Names(judge.StaleNodes(in.Outcomes), 5)), v1alpha1.ReasonNotProven, nil
 	case run.Verdict != v1alpha1.VerdictPass:
 		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict), v1alpha1.ReasonNotProven, nil
 	case in.Origin == v1alpha1.OriginUnknown:
@@ -207,7 +207,7 @@ func firstDifference(a, b []v1alpha1.EnvVar) string {
 		}
 		delete(values, e.Name)
 	}
-	if rest := words.SortedKeys(values); len(rest) > 0 {
+	if rest := slices.Sorted(maps.Keys(values)); len(rest) > 0 {
 		return rest[0]
 	}
 	return ""

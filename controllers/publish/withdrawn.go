@@ -12,7 +12,6 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/settings"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -79,7 +78,7 @@ func switchedOn(variables map[string]string, c rcclx.Collective) bool {
 // why.
 func (in *Input) withoutFP8(variables map[string]string) (rest map[string]string, objections []string) {
 	rest = maps.Clone(variables)
-	for _, name := range words.SortedKeys(variables) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if !strings.HasPrefix(name, fp8Prefix) || variables[name] != "1" {
 			continue
 		}
@@ -107,7 +106,7 @@ func mayNotStay(in Input, variables map[string]string) (why, next string) {
 	if name, why := notPublishable(variables); why != "" {
 		return name + " " + why, "Correct runtime.env, or the runtime image where it is not there"
 	}
-	for _, name := range words.SortedKeys(variables) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if in.Group.Spec.Computes(name) {
 			return name + " is one that agents compute for each node", "Remove it from runtime.env"
 		}

@@ -13,8 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/runs"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/state"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // names are the lines of one word that the CRD takes, too. @every is none: it counts from when the manager looks.
@@ -27,7 +27,7 @@ func Parse(line string) (cron.Schedule, error) {
 	}
 	// What else the parser takes, as a time zone, it may also fall over.
 	if n := len(strings.Fields(line)); n != 5 && !slices.Contains(names, line) {
-		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week; or one of %s", words.Counted(n, "field"), strings.Join(names, ", "))
+		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week; or one of %s", units.Counted(n, "field"), strings.Join(names, ", "))
 	}
 	return cron.ParseStandard(line)
 }

@@ -8,7 +8,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
@@ -235,7 +235,7 @@ func Advice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alph
 // BoundAdvice shortens what says least: the messages, then the bands of those at the end.
 func BoundAdvice(advice []v1alpha1.SettingAdvice, limit int) {
 	for i := range advice {
-		advice[i].Message = words.Shorten(advice[i].Message, limit)
+		advice[i].Message = clip.Head(advice[i].Message, limit)
 		if i >= limit/4 {
 			advice[i].Bands = nil
 		}

@@ -3,6 +3,7 @@ package settings
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
 	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/rcclx"
 	"rcclx.io/commgroup-operator/rcclx/compat"
@@ -109,7 +110,7 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 	}
 	total := len(outcomes)
 	out := make([]v1alpha1.SettingStatus, 0, len(tallies))
-	for _, name := range words.SortedKeys(tallies) {
+	for _, name := range slices.Sorted(maps.Keys(tallies)) {
 		t := tallies[name]
 		s := t.worst
 		message := explain.Setting(&s, t.errors)
@@ -135,7 +136,7 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 		} else if total > 1 {
 			message = fmt.Sprintf("On %d of %d nodes: %s", t.alike, total, message)
 		}
-		s.Message = words.Shorten(message, maxMessage)
+		s.Message = clip.Head(message, maxMessage)
 		if effectiveRank(s.Effective) >= effectiveRank(v1alpha1.EffectiveUnknown) {
 			s.MinBytes, s.MaxBytes = nil, nil
 		}
@@ -184,7 +185,7 @@ func notUsable(settings []v1alpha1.SettingStatus) []string {
 func InEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	f := state(settings, spec)
 	if names := notUsable(settings); len(names) > 0 {
-		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings of the CommRun.", words.SomeNames(names, 6))
+		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings of the CommRun.", explain.Names(names, 6))
 	}
 	return f
 }
@@ -216,12 +217,12 @@ func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) deci
 	switch {
 	case len(off) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotInEffect,
-			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings of the CommRun says why.", len(off), requested, words.SomeNames(off, 6))}
+			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings of the CommRun says why.", len(off), requested, explain.Names(off, 6))}
 	case len(unproven) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotVerified,
-			Message: fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", words.SomeNames(unproven, 6))}
+			Message: fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", explain.Names(unproven, 6))}
 	case len(unknown) > 0:
-		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified, Message: "Not known for " + words.SomeNames(unknown, 6) + "."}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified, Message: "Not known for " + explain.Names(unknown, 6) + "."}
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInEffect,
 		Message: fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.", requested)}
@@ -230,7 +231,7 @@ func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) deci
 // RequirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
 func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
 	required := map[string]v1alpha1.FeatureMode{rcclx.PrefixDDA: spec.DDA.Mode, rcclx.PrefixLowPrecision: spec.LowPrecision.Mode}
-	for _, prefix := range words.SortedKeys(required) {
+	for _, prefix := range slices.Sorted(maps.Keys(required)) {
 		if required[prefix] != v1alpha1.FeatureRequired {
 			continue
 		}
@@ -291,5 +292,5 @@ func MixedFP8(spec *v1alpha1.CommGroupSpec, targets []string) string {
 	if broken == nil {
 		return ""
 	}
-	return words.Sentence(broken.Message) + " No FP8 setting is published for this group."
+	return explain.Sentence(broken.Message) + " No FP8 setting is published for this group."
 }

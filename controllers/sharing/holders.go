@@ -9,8 +9,9 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/state"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // Holders names the pods that hold GPUs, but for those of the group's own runs; of other namespaces it only counts
@@ -34,10 +35,10 @@ func Holders(pods []corev1.Pod, resource string, group *state.Group) string {
 	slices.Sort(names)
 	parts := make([]string, 0, 2)
 	if len(names) > 0 {
-		parts = append(parts, words.SomeNames(names, 3))
+		parts = append(parts, explain.Names(names, 3))
 	}
 	if others > 0 {
-		parts = append(parts, fmt.Sprintf("%s%s (%d)", words.Counted(others, "pod"), ofOtherNamespace, othersGPUs))
+		parts = append(parts, fmt.Sprintf("%s%s (%d)", units.Counted(others, "pod"), ofOtherNamespace, othersGPUs))
 	}
 	return strings.Join(parts, " and ")
 }

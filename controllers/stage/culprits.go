@@ -9,8 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -146,7 +146,7 @@ func (g *findings) pairCulprit(a, b *participant, rails badRails, reason string,
 		"%s %s over %s and %s together, while each is good with others (%s).%s %s", step, g.faultWords(reason, slow), a.name, b.name, effort, figures, look)}
 }
 
-func pairName(a, b string) string { return words.Shorten(a+"<->"+b, 253) }
+func pairName(a, b string) string { return clip.Head(a+"<->"+b, 253) }
 
 // faultWords say what a step does in the communicators that are bad.
 func (g *findings) faultWords(reason string, slow bool) string {
@@ -199,12 +199,12 @@ func (g *findings) effort() string {
 			rounds[int(t.Round)] = true
 		}
 	}
-	text := fmt.Sprintf("%s in %s", words.Counted(tests, "test"), words.Counted(len(rounds), "round"))
+	text := fmt.Sprintf("%s in %s", units.Counted(tests, "test"), units.Counted(len(rounds), "round"))
 	if tests > 0 {
 		text += fmt.Sprintf(" of %d s", int(g.in.Now.Sub(begun)/time.Second))
 	}
 	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
-		text = fmt.Sprintf("%s in %s of %d s, then %s", words.Counted(sum.pairs, "pair"), words.Counted(sum.rounds, "round"), sum.seconds, text)
+		text = fmt.Sprintf("%s in %s of %d s, then %s", units.Counted(sum.pairs, "pair"), units.Counted(sum.rounds, "round"), sum.seconds, text)
 	}
 	return text
 }
@@ -217,7 +217,7 @@ func (g *findings) symptom(slow bool) string {
 	case slow && g.span.Reason == v1alpha1.ReasonSlowPair && g.dimensionSearched() == "" && sum.pairs > 0:
 		return fmt.Sprintf("With all %d members %s; at least %d %% is expected.", len(g.present()), sum, g.minPercent())
 	case slow:
-		return words.Clip(g.span.Message, 300)
+		return clip.Sentences(g.span.Message, 300)
 	case t.Kind == v1alpha1.TestMesh:
 		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", t.Dimension, t.Reason)
 	}
@@ -305,7 +305,7 @@ func (g *findings) tracedTo(f localize.Finding) {
 	if len(rest) > 0 {
 		if len(rest) < len(numbers) {
 			culprit.Name = communicatorsName(dimension, rest)
-			culprit.Message = words.Shorten(fmt.Sprintf("What the search named does not make %s bad. %s", culprit.Name, culprit.Message), 512)
+			culprit.Message = clip.Head(fmt.Sprintf("What the search named does not make %s bad. %s", culprit.Name, culprit.Message), 512)
 		}
 		return
 	}

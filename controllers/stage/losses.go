@@ -11,7 +11,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/sharing"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -44,7 +45,7 @@ func (g *members) dropLost() []*participant {
 		for _, index := range gaps {
 			lost = append(lost, &participant{index: index})
 		}
-		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommTasks of %s of the stage (index %s) were deleted or made anew.", words.Counted(len(gaps), "member"), localize.Set(gaps).String()))
+		g.worsen(v1alpha1.ReasonMemberLost, fmt.Sprintf("CommTasks of %s of the stage (index %s) were deleted or made anew.", units.Counted(len(gaps), "member"), localize.Set(gaps).String()))
 		g.lost = true
 		g.markDeparted(gaps, nil)
 	}
@@ -123,7 +124,7 @@ func (g *members) dropLate(s *participant, holders occupancy) {
 		g.drop(s, v1alpha1.ReasonNodeBusy, fmt.Sprintf("Node %s had no place for its group pod for %d s (run.membersDeadlineSeconds): %s.", s.name, limit, holder))
 	case s.pod != nil && podstate.Queued(s.pod) && len(holders.without) > 0:
 		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue admits the stage's pods together, and waited with pod %s of node %s for run.membersDeadlineSeconds (%d s) for those that were not made: of %s.%s",
-			s.pod.Name, s.name, limit, words.SomeNames(holders.without, 5), cmp.Or(ToldRefusal(g.in.Group), " See the manager's log for why.")))
+			s.pod.Name, s.name, limit, explain.Names(holders.without, 5), cmp.Or(ToldRefusal(g.in.Group), " See the manager's log for why.")))
 	case s.pod != nil && podstate.Queued(s.pod):
 		g.drop(s, v1alpha1.ReasonWaitingForQueue, fmt.Sprintf("Kueue has not admitted group pod %s for node %s in queue %s within run.membersDeadlineSeconds (%d s): raise that, or look at the queue's quota.",
 			s.pod.Name, s.name, podstate.QueueOf(s.pod), limit))
@@ -186,7 +187,7 @@ func (g *members) awaitOthers() bool {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonNodeBusy, "The group's stage found no time when all its nodes were free: "+why+". Run it again when they are.")
 		return true
 	}
-	g.span.Message = words.Shorten("The group's stage waits: "+why+".", 1024)
+	g.span.Message = clip.Head("The group's stage waits: "+why+".", 1024)
 	g.wake(decision.Earlier(g.in.Now.Add(sharing.BusyPoll), deadline))
 	return true
 }

@@ -3,6 +3,7 @@ package stage
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,9 @@ import (
 	"rcclx.io/commgroup-operator/controllers/nodefacts"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
+	"rcclx.io/commgroup-operator/internal/units"
 )
 
 // members brings the members together and lets them go: their sessions, tasks and pods, and why one cannot take part.
@@ -125,7 +127,7 @@ func (g *members) fitTogether() bool {
 	g.span.Network = network.Text
 	if apart := g.clocksApart(); len(apart) > 0 {
 		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the API server's on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
-			int(nodefacts.MaxClockSkew/time.Second), words.SomeNames(apart, 5))
+			int(nodefacts.MaxClockSkew/time.Second), explain.Names(apart, 5))
 	}
 	return true
 }
@@ -144,13 +146,13 @@ func (g *members) alike(participants []*participant, reason, differ string, valu
 	if len(has) < 2 {
 		return true
 	}
-	values := words.SortedKeys(has)
+	values := slices.Sorted(maps.Keys(has))
 	slices.SortStableFunc(values, func(a, b string) int { return len(has[b]) - len(has[a]) })
 	var lists []string
 	for _, v := range values {
-		lists = append(lists, fmt.Sprintf("%q on %s (%s)", v, words.Counted(len(has[v]), "node"), words.SomeNames(names(has[v]), 4)))
+		lists = append(lists, fmt.Sprintf("%q on %s (%s)", v, units.Counted(len(has[v]), "node"), explain.Names(names(has[v]), 4)))
 	}
-	message := fmt.Sprintf("The members' ranks %s: %s. %s", differ, words.SomeNames(lists, 4), next)
+	message := fmt.Sprintf("The members' ranks %s: %s. %s", differ, explain.Names(lists, 4), next)
 	if 2*len(has[values[0]]) > known {
 		for _, v := range values[1:] {
 			for _, s := range has[v] {

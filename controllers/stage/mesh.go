@@ -3,14 +3,15 @@ package stage
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -73,7 +74,7 @@ func (g *findings) checkMeshTransport(r *testResult, dimension string) string {
 		return ""
 	}
 	members := make([]MemberTransport, 0, len(worst))
-	for _, name := range words.SortedKeys(worst) {
+	for _, name := range slices.Sorted(maps.Keys(worst)) {
 		members = append(members, worst[name])
 	}
 	choice := TransportFor(g.in.Group.Spec.Network.RequireTransport, members)
@@ -126,7 +127,7 @@ func (g *findings) compareDimension(r *testResult, dimension, transport string) 
 			byNodes[len(c.participants)] = append(byNodes[len(c.participants)], c)
 		}
 	}
-	for _, nodes := range words.SortedKeys(byNodes) {
+	for _, nodes := range slices.Sorted(maps.Keys(byNodes)) {
 		alike := byNodes[nodes]
 		figures := make([]int64, len(alike))
 		for i, c := range alike {
@@ -192,7 +193,7 @@ func (g *findings) blameCommunicators(r *testResult, dimension string) {
 	}
 	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
 		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
-		len(across), len(r.communicators), dimension, worst.name, words.SomeNames(names(worst.participants), 4), strings.TrimSuffix(words.Shorten(worst.message, 200), "."), deviceWords(across, parts))})
+		len(across), len(r.communicators), dimension, worst.name, explain.Names(names(worst.participants), 4), strings.TrimSuffix(clip.Head(worst.message, 200), "."), deviceWords(across, parts))})
 }
 
 // deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.
@@ -308,7 +309,7 @@ func (g *findings) meshWords() string {
 		}
 		return text
 	}
-	text := fmt.Sprintf(" %s of the mesh measured", words.Counted(len(measured), "dimension"))
+	text := fmt.Sprintf(" %s of the mesh measured", units.Counted(len(measured), "dimension"))
 	if len(measured) < len(asked) {
 		text += fmt.Sprintf(", of %d", len(asked))
 	}
@@ -316,7 +317,7 @@ func (g *findings) meshWords() string {
 		return text + "; benchmark.nodeMinPercentOfMedian is 0, so that the speeds of their communicators were not compared."
 	}
 	if len(alone) > 0 {
-		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", words.SomeNames(alone, 4))
+		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", explain.Names(alone, 4))
 	}
 	return text + "."
 }

@@ -6,7 +6,6 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -55,7 +54,7 @@ func Progress(span *v1alpha1.SpanStatus) string {
 		}
 	}
 	if l := span.Localization; l != nil && span.Stage == v1alpha1.StageLocalizing {
-		text += fmt.Sprintf(", round %d of at most %d, %s of %s made", l.Rounds, l.MaxRounds, words.Counted(int(l.Tests), "test"), l.Step)
+		text += fmt.Sprintf(", round %d of at most %d, %s of %s made", l.Rounds, l.MaxRounds, units.Counted(int(l.Tests), "test"), l.Step)
 	} else if open > 0 {
 		text += ", test " + span.Tests[len(span.Tests)-1].ID
 	}

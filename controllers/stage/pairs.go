@@ -10,7 +10,7 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
 	"rcclx.io/commgroup-operator/internal/units"
@@ -151,7 +151,7 @@ type pairsSummary struct {
 }
 
 func (s pairsSummary) String() string {
-	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", words.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
+	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", units.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
 }
 
 func (g *rounds) pairsSummary() pairsSummary {
@@ -241,7 +241,7 @@ func (g *rounds) closePairs(r *testResult) {
 	all := len(silent) == 0 && record(set, v1alpha1.VerdictPass, "", &best)
 	if len(silent) > 0 {
 		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s of round %s came to their end and have no figure, so that nothing tells whether they are slow; the first is %s. Look at the logs of the run pods for a report that the API server refused.",
-			words.Counted(len(silent), "pair"), id, strings.Join(g.namesOf(indexesOf(silent[0])), "<->")))
+			units.Counted(len(silent), "pair"), id, strings.Join(g.namesOf(indexesOf(silent[0])), "<->")))
 	}
 	figure := func(c *commResult) int64 {
 		if c.busBWMBps == nil {
@@ -306,7 +306,7 @@ func (g *rounds) slowPairWords(t *v1alpha1.SpanTest, best int64) string {
 	pair := g.namesOf(g.readSet(t.Set))
 	text := strings.Join(pair, "<->")
 	if len(pair) > 2 {
-		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, words.SomeNames(pair, 4))
+		text = fmt.Sprintf("%d pairs among %s", len(pair)/2, explain.Names(pair, 4))
 	}
 	if bw := t.BusBandwidthMBps; bw != nil && best > 0 {
 		text += fmt.Sprintf(" (%s, %d %%)", units.Bandwidth(*bw), *bw*100/best)

@@ -1,13 +1,14 @@
 package stage
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/podstate"
-	"rcclx.io/commgroup-operator/controllers/words"
 )
 
 // planPods makes the pods that are missing while members are waited for, and deletes those that the stage needs no
@@ -61,7 +62,7 @@ func (g *members) held(node string) bool {
 }
 
 func (g *members) deletePods(needed func(*corev1.Pod) bool) {
-	for _, node := range words.SortedKeys(g.in.Pods) {
+	for _, node := range slices.Sorted(maps.Keys(g.in.Pods)) {
 		for _, pod := range g.in.Pods[node] {
 			if pod.DeletionTimestamp.IsZero() && !needed(pod) {
 				g.out.DeletePods = append(g.out.DeletePods, pod.Name)

@@ -13,7 +13,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 )
 
@@ -28,7 +29,7 @@ type record struct {
 }
 
 func (g *record) tell(warning bool, reason, action, format string, args ...any) {
-	g.out.Events = append(g.out.Events, decision.Event{Warning: warning, Reason: reason, Action: action, Note: words.Shorten(fmt.Sprintf(format, args...), 1000)})
+	g.out.Events = append(g.out.Events, decision.Event{Warning: warning, Reason: reason, Action: action, Note: clip.Head(fmt.Sprintf(format, args...), 1000)})
 }
 
 func (g *record) wake(at time.Time) { g.out.WakeAt = decision.Earlier(g.out.WakeAt, at) }
@@ -202,7 +203,7 @@ const maxMessage = 1024
 
 // explain replaces what was said so far by something that says more.
 func (g *record) explain(reason, message string) {
-	g.span.Reason, g.span.Message = reason, words.Clip(words.Sentence(message), maxMessage)
+	g.span.Reason, g.span.Message = reason, clip.Sentences(explain.Sentence(message), maxMessage)
 }
 
 func (g *record) worstSoFar() (v1alpha1.Verdict, string) {

@@ -2,12 +2,12 @@ package stage
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/units"
 )
 
@@ -76,7 +76,7 @@ func seriesOf(dimension string, communicators []commResult) []v1alpha1.SpanResul
 		if t.count > 1 {
 			s.Slowest = t.slowest
 		}
-		sizes := words.SortedKeys(t.cells)
+		sizes := slices.Sorted(maps.Keys(t.cells))
 		for _, size := range sizes[max(0, len(sizes)-judge.MaxSeriesSizes):] {
 			one := t.cells[size]
 			s.SizeBytes = append(s.SizeBytes, size)

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 )
 
@@ -224,7 +226,7 @@ func (g *roster) writeDepartures() {
 		g.span.Present = int32(len(g.present()))
 	}
 	if len(g.dropped) > 0 {
-		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.Run.ID, words.SomeNames(g.dropped, 5), g.why.Note)
+		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.Run.ID, explain.Names(g.dropped, 5), g.why.Note)
 	}
 }
 
@@ -384,7 +386,7 @@ func (g *roster) restsOn() []string {
 			nodes[g.in.Members[i].Name] = true
 		}
 	}
-	return words.SortedKeys(nodes)
+	return slices.Sorted(maps.Keys(nodes))
 }
 
 // LeastMembers of a communicator over several nodes.
@@ -404,14 +406,14 @@ func (g *roster) tooFew() bool {
 func (g *roster) end(verdict v1alpha1.Verdict, reason, message string) {
 	if worst, why := g.worstSoFar(); g.span.Reason != "" && judge.Rank(worst) >= judge.Rank(verdict) {
 		verdict, reason = worst, why
-		message = words.Clip(words.Sentence(g.span.Message), max(maxMessage/3, maxMessage-len(message)-2)) + " " + message
+		message = clip.Sentences(explain.Sentence(g.span.Message), max(maxMessage/3, maxMessage-len(message)-2)) + " " + message
 	}
 	if len(g.participants) > 0 {
 		g.span.Present = int32(len(g.present()))
 	}
 	g.closeOpen(reason)
 	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, decision.Stamp(g.in.Now), nil
-	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, words.Clip(words.Sentence(message), maxMessage)
+	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, clip.Sentences(explain.Sentence(message), maxMessage)
 	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
 		l.State = v1alpha1.LocalizationOutOfBounds
 		l.Message = "The search was not ended."
@@ -439,7 +441,7 @@ func (g *roster) blame(c v1alpha1.Culprit) {
 			g.span.CulpritSet = text
 		}
 	}
-	c.Message = words.Shorten(c.Message, 512)
+	c.Message = clip.Head(c.Message, 512)
 	if len(g.span.Culprits) < MaxCulprits {
 		g.span.Culprits = append(g.span.Culprits, c)
 		return

@@ -14,7 +14,7 @@ import (
 	"rcclx.io/commgroup-operator/controllers/podstate"
 	"rcclx.io/commgroup-operator/controllers/runplan"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/explain"
 )
 
 // rounds evaluates the tests of a round, and compares them with each other.
@@ -141,7 +141,7 @@ func (g *rounds) evaluate(t *v1alpha1.SpanTest) testResult {
 	case 2*len(silent) > len(l.shares) && !r.bad:
 		r.reason = v1alpha1.ReasonRunDeadlineExceeded
 		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, and no other says that it failed: %s. Look whether their agents reach the API server.",
-			len(silent), len(l.shares), t.ID, seconds, words.SomeNames(names(silent), 5))
+			len(silent), len(l.shares), t.ID, seconds, explain.Names(names(silent), 5))
 	default:
 		g.giveUp(&r, l, silent, seconds)
 		if !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {

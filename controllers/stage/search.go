@@ -6,7 +6,8 @@ import (
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/decision"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -116,20 +117,20 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 	g.stopSearch()
 	effort := g.effort()
 	if len(f.Members) == 0 && len(f.Pairs) == 0 {
-		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, words.Sentence(why))
+		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, explain.Sentence(why))
 		if named := g.named(); len(named) > 0 {
-			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", words.SomeNames(named, 5), l.State, effort, words.Sentence(why))
+			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", explain.Names(named, 5), l.State, effort, explain.Sentence(why))
 		}
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
-			text += " Something among these is bad: " + words.SomeNames(g.namesOf(f.Suspects), 8) + "."
+			text += " Something among these is bad: " + explain.Names(g.namesOf(f.Suspects), 8) + "."
 		}
 		lost := g.departedSince()
 		if len(lost) > 0 {
-			text = words.Clip(text, 400) + " Left in the search: " + words.SomeNames(g.namesOf(lost), 3) + "."
+			text = clip.Sentences(text, 400) + " Left in the search: " + explain.Names(g.namesOf(lost), 3) + "."
 		} else {
 			text += g.lookAt()
 		}
-		l.Message = words.Shorten(text, 512)
+		l.Message = clip.Head(text, 512)
 		if g.backToMesh() {
 			return
 		}
@@ -161,24 +162,24 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 	}
 	g.tracedTo(f)
 	names := g.named()
-	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, words.SomeNames(names, 5), effort)
+	text := fmt.Sprintf("The culprit of %s is %s (%s).", step, explain.Names(names, 5), effort)
 	if len(names) > 1 {
-		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, words.SomeNames(names, 5), effort)
+		text = fmt.Sprintf("The culprits of %s are %s (%s).", step, explain.Names(names, 5), effort)
 	}
 	if bound != "" {
-		text += " The search was not made to its end: " + words.Sentence(bound)
+		text += " The search was not made to its end: " + explain.Sentence(bound)
 	}
 	if len(f.Suspects) > 0 {
-		text += " Not told apart: " + words.SomeNames(g.namesOf(f.Suspects), 5) + "."
+		text += " Not told apart: " + explain.Names(g.namesOf(f.Suspects), 5) + "."
 	}
-	l.Message = words.Shorten(text, 512)
+	l.Message = clip.Head(text, 512)
 	if slow && g.span.Reason == v1alpha1.ReasonSlowGroup {
 		cause = g.span.Reason // the group as a whole was held against a mark
 	}
 	if t := &g.span.Tests[g.searchBase()]; slow && t.Verdict == v1alpha1.VerdictPass {
 		t.Verdict, t.Reason = v1alpha1.VerdictFail, cause
 	}
-	g.explain(cause, words.Clip(text, 500)+" "+g.symptom(slow))
+	g.explain(cause, clip.Sentences(text, 500)+" "+g.symptom(slow))
 	g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.Run.ID, text)
 	if g.backToMesh() {
 		return

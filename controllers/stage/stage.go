@@ -3,6 +3,7 @@ package stage
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"rcclx.io/commgroup-operator/controllers/runs"
 	"rcclx.io/commgroup-operator/controllers/sharing"
 	"rcclx.io/commgroup-operator/controllers/spans"
-	"rcclx.io/commgroup-operator/controllers/words"
 	"rcclx.io/commgroup-operator/internal/checks"
+	"rcclx.io/commgroup-operator/internal/clip"
 	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/state"
@@ -141,7 +142,7 @@ func (g *machine) begin() {
 	if eligible < g.need() {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonTooFewMembers, fmt.Sprintf(
 			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those, or what the spec holds them against; a new run follows once they or the spec change, or %s.",
-			eligible, len(g.in.Outcomes), g.need(), words.SomeNames(out, 5), runs.Ask(g.in.Group)))
+			eligible, len(g.in.Outcomes), g.need(), explain.Names(out, 5), runs.Ask(g.in.Group)))
 		return
 	}
 	if g.awaitOthers() {
@@ -399,13 +400,13 @@ func (g *machine) afterBadGroup(r *testResult) {
 	message := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
 	if len(r.guilty) > 0 {
 		g.worsen(r.reason, message)
-		for _, name := range words.SortedKeys(r.guilty) {
+		for _, name := range slices.Sorted(maps.Keys(r.guilty)) {
 			g.blame(r.guilty[name])
 			if s := g.participantOf(name); s != nil {
 				g.release(s)
 			}
 		}
-		g.explain(r.reason, message+" By what the nodes saw themselves: "+words.SomeNames(culpritNames(g.span.Culprits), 5)+".")
+		g.explain(r.reason, message+" By what the nodes saw themselves: "+explain.Names(culpritNames(g.span.Culprits), 5)+".")
 		g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.Run.ID, g.span.Message)
 		g.regroup()
 		return
@@ -437,7 +438,7 @@ func (g *machine) afterPairs() {
 			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 		}
 		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
-			units.Bandwidth(sum.best), words.SomeNames(bad, 4), g.minPercent()))
+			units.Bandwidth(sum.best), explain.Names(bad, 4), g.minPercent()))
 		g.startSearch(step)
 	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
 		g.end(VerdictOf(g.span.Reason), g.span.Reason, fmt.Sprintf(
@@ -460,7 +461,7 @@ func (g *machine) afterGoodGroup() {
 	if g.found() {
 		g.confirm()
 	} else if l, left := g.span.Localization, g.departedSinceBad(); l != nil && len(left) > 0 {
-		l.Message = words.Shorten(words.Clip(l.Message, 300)+" "+words.Sentence(g.withoutDeparted())+" Look first at "+words.SomeNames(g.namesOf(left), 5)+".", 512)
+		l.Message = clip.Head(clip.Sentences(l.Message, 300)+" "+explain.Sentence(g.withoutDeparted())+" Look first at "+explain.Names(g.namesOf(left), 5)+".", 512)
 	}
 	g.startMesh()
 }
@@ -517,7 +518,7 @@ func (g *machine) afterMesh() {
 		g.keepResults(dimension, transport, r.communicators)
 		g.compareDimension(r, dimension, transport)
 	}
-	for _, name := range words.SortedKeys(r.guilty) {
+	for _, name := range slices.Sorted(maps.Keys(r.guilty)) {
 		g.blame(r.guilty[name])
 	}
 	g.blameCommunicators(r, dimension)
@@ -535,12 +536,12 @@ func (g *machine) endMesh() {
 func (g *machine) pass() {
 	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.transportWords())
 	if len(g.span.Left) > 0 && g.found() {
-		text = words.Sentence(g.withoutDeparted())
+		text = explain.Sentence(g.withoutDeparted())
 	}
 	text += g.meshWords()
 	g.span.SpeedJudged, g.span.SpeedNotJudged = g.speedJudged(), g.speedNotJudged()
 	if unjudged := g.speedWords(); unjudged != "" {
-		text = words.Sentence(text) + " " + unjudged
+		text = explain.Sentence(text) + " " + unjudged
 	}
-	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, words.Sentence(text)+g.repeatsWords()+g.notCompared())
+	g.end(v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed, explain.Sentence(text)+g.repeatsWords()+g.notCompared())
 }

@@ -7,7 +7,8 @@ import (
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 	"rcclx.io/commgroup-operator/controllers/judge"
 	"rcclx.io/commgroup-operator/controllers/runplan"
-	"rcclx.io/commgroup-operator/controllers/words"
+	"rcclx.io/commgroup-operator/internal/clip"
+	"rcclx.io/commgroup-operator/internal/explain"
 	"rcclx.io/commgroup-operator/internal/localize"
 	"rcclx.io/commgroup-operator/internal/units"
 )
@@ -87,7 +88,7 @@ func (g *summary) notCompared() string {
 	}
 	text := ""
 	if len(out) > 0 {
-		text = fmt.Sprintf(" Measured and checked, but left out of reports, which hold only so much, and so not judged: %s.", words.SomeNames(out, 5))
+		text = fmt.Sprintf(" Measured and checked, but left out of reports, which hold only so much, and so not judged: %s.", explain.Names(out, 5))
 	}
 	var unknown []string
 	for _, s := range g.present() {
@@ -96,7 +97,7 @@ func (g *summary) notCompared() string {
 		}
 	}
 	if len(unknown) > 0 {
-		text += fmt.Sprintf(" Library or settings were not reported, and so not compared, by %s.", words.SomeNames(unknown, 5))
+		text += fmt.Sprintf(" Library or settings were not reported, and so not compared, by %s.", explain.Names(unknown, 5))
 	}
 	return text
 }
@@ -131,7 +132,7 @@ func (g *summary) withoutDeparted() string {
 	if first > 0 && g.foundSlow() {
 		before = fmt.Sprintf("; with it %s, %d %% of that", units.Bandwidth(first), first*100/max(1, last))
 	}
-	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", words.SomeNames(g.departedNames(), 5), len(g.present()), what, g.figure(), before)
+	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", explain.Names(g.departedNames(), 5), len(g.present()), what, g.figure(), before)
 }
 
 // departedSinceBad are the members that left between the last communicator over the group and the one before, where
@@ -167,7 +168,7 @@ func (g *summary) accuseSilent() {
 	for i := range g.span.Culprits {
 		if c := &g.span.Culprits[i]; reason != "" && c.Reason == v1alpha1.ReasonMemberLost && slices.Equal(g.namesOf(left), []string{c.Node}) {
 			c.Reason = reason
-			c.Message = words.Shorten(words.Clip(c.Message, 380)+fmt.Sprintf(" The group of %d nodes without it, and nobody else, is good.", len(g.present())), 512)
+			c.Message = clip.Head(clip.Sentences(c.Message, 380)+fmt.Sprintf(" The group of %d nodes without it, and nobody else, is good.", len(g.present())), 512)
 		}
 	}
 }
@@ -179,8 +180,8 @@ func (g *summary) confirm() {
 		return
 	}
 	if g.stillSlow() {
-		l.Message = words.Shorten(words.Clip(l.Message, 300)+" Not confirmed: "+words.Sentence(g.withoutDeparted()), 512)
+		l.Message = clip.Head(clip.Sentences(l.Message, 300)+" Not confirmed: "+explain.Sentence(g.withoutDeparted()), 512)
 		return
 	}
-	l.Message = words.Shorten(words.Clip(l.Message, 300)+" Confirmed: "+words.Sentence(g.withoutDeparted()), 512)
+	l.Message = clip.Head(clip.Sentences(l.Message, 300)+" Confirmed: "+explain.Sentence(g.withoutDeparted()), 512)
 }

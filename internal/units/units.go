@@ -68,7 +68,7 @@ func Microseconds(nanoseconds int64) string {
 func Percent(ppm int64) string { return fmt.Sprintf("%.2f %%", float64(ppm)/1e4) }
 
 // Counted is a number with its word: "1 run", "4 runs".
-func Counted(n int64, word string) string {
+func Counted[N int | int32 | int64](n N, word string) string {
 	if n == 1 {
 		return "1 " + word
 	}
