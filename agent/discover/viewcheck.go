@@ -15,11 +15,14 @@ type viewCheck struct {
 	sides, other []viewFinding
 }
 
-type viewFinding struct{ subject, text string }
+type viewFinding struct {
+	subject subject
+	text    string
+}
 
 func newViewCheck(f *Facts) *viewCheck { return &viewCheck{f: f} }
 
-func (c *viewCheck) add(name string, i, j int) {
+func (c *viewCheck) add(name subject, i, j int) {
 	there, back := c.f.view(i, j), c.f.view(j, i)
 	c.pairs++
 	if text := oneSided("xGMI links", there.links, back.links, &c.f.GPUs[i], &c.f.GPUs[j]); text != "" {

@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 8b6189b8dc84a0657a0fdb271885e72446bde635bebbdefc8af26fa1a8c2455a
-const SchemaRevision = 39
+// Hash of the schemas: 937c5a8d754e7d34f013f4839273c5562af6cd01bfc33d717ec42daede48a630
+const SchemaRevision = 40
