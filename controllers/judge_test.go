@@ -143,7 +143,7 @@ func TestCompatible(t *testing.T) {
 
 func problem(code, severity string) func(*v1alpha1.NodeFacts) {
 	return func(f *v1alpha1.NodeFacts) {
-		f.Problems = []v1alpha1.Problem{{Code: code, Severity: severity, Subject: "GPU 3", Message: "seen, expected, next step"}}
+		f.Problems = []v1alpha1.Problem{{Code: code, Severity: severity, GPU: "0000:65:00.0", Message: "seen, expected, next step"}}
 	}
 }
 

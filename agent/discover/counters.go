@@ -20,7 +20,7 @@ func checkCounters(l *problemList, f *Facts) {
 
 func checkRAS(l *problemList, g *GPU) {
 	if n := g.XGMIUncorrectableErrors; n != nil && *n > 0 {
-		l.error(v1alpha1.ProblemXGMIUncorrectableErrors, g.PCIAddress,
+		l.error(v1alpha1.ProblemXGMIUncorrectableErrors, subject{GPU: g.PCIAddress},
 			"%d uncorrectable xGMI errors since the driver was loaded; expected none. Drain the node and reset the GPU; if they come back, replace it.", *n)
 	}
 	uncorrectable := g.blocksWith(func(block string, c ErrorCounts) uint64 {
@@ -30,7 +30,7 @@ func checkRAS(l *problemList, g *GPU) {
 		return c.Uncorrectable
 	})
 	if uncorrectable != "" {
-		l.error(v1alpha1.ProblemUncorrectableErrors, g.PCIAddress,
+		l.error(v1alpha1.ProblemUncorrectableErrors, subject{GPU: g.PCIAddress},
 			"Uncorrectable errors since the driver was loaded, by block: %s; expected none. Drain the node and reset the GPU; if they come back, replace it.", uncorrectable)
 	}
 	deferred := g.blocksWith(func(_ string, c ErrorCounts) uint64 {
@@ -40,7 +40,7 @@ func checkRAS(l *problemList, g *GPU) {
 		return *c.Deferred
 	})
 	if deferred != "" {
-		l.warn(v1alpha1.ProblemDeferredErrors, g.PCIAddress,
+		l.warn(v1alpha1.ProblemDeferredErrors, subject{GPU: g.PCIAddress},
 			"Deferred errors since the driver was loaded, by block: %s; expected none. Data in memory is poisoned, and what reads it fails: drain the node when it is idle, and reset the GPU.", deferred)
 	}
 	if n := g.RetiredPages; n != nil && (*n > 0 || g.unreservedPages > 0) {
@@ -48,7 +48,7 @@ func checkRAS(l *problemList, g *GPU) {
 		if g.unreservedPages > 0 {
 			unreserved = fmt.Sprintf(", and %d bad pages could not be taken out of use", g.unreservedPages)
 		}
-		l.warn(v1alpha1.ProblemRetiredPages, g.PCIAddress,
+		l.warn(v1alpha1.ProblemRetiredPages, subject{GPU: g.PCIAddress},
 			"%d pages of its memory are retired%s; expected none. Watch the number: the kernel log says when it reaches the driver's threshold, and then the GPU must be replaced.", *n, unreserved)
 	}
 }
@@ -92,7 +92,7 @@ func checkErrorFiles(l *problemList, f *Facts) {
 		case ClassMalformed:
 			next = "The content is not what a kernel writes: look at the file, and report it if it is right."
 		}
-		l.warn(v1alpha1.ProblemErrorCountUnreadable, first.Path,
+		l.warn(v1alpha1.ProblemErrorCountUnreadable, subject{Path: first.Path},
 			"%d error counters of %d of the %d GPUs are there and cannot be read (this one: %s: %s): errors that they count are not seen, and sums lack them. %s",
 			count, gpus, len(f.GPUs), first.Class, first.Message, next)
 	}
@@ -106,7 +106,7 @@ func checkErrorFiles(l *problemList, f *Facts) {
 		}
 	}
 	if len(lacking) > 0 {
-		l.warn(v1alpha1.ProblemErrorCountUnreadable, strings.Join(lacking[:min(len(lacking), 4)], " "),
+		l.warn(v1alpha1.ProblemErrorCountUnreadable, gpusSubject(lacking[:min(len(lacking), 4)]),
 			"%d GPUs have no error counters where most others of their model on this node have them (the first has no ras/%s): their errors are not seen. Look for RAS in the kernel log, and reload the driver.",
 			len(lacking), example)
 	}
@@ -169,7 +169,7 @@ func checkPorts(l *problemList, f *Facts) {
 			}
 		}
 		if len(down) > 0 {
-			l.warn(v1alpha1.ProblemXGMIPortDown, g.PCIAddress,
+			l.warn(v1alpha1.ProblemXGMIPortDown, subject{GPU: g.PCIAddress},
 				"xGMI port %s is down here and up on most other GPUs of this node (gpu_metrics; a port's number is not a GPU's). Idle links can show this: look again under load, and measure the links of this GPU.",
 				joinInts(down, xgmiPorts))
 		}
@@ -191,7 +191,7 @@ func checkMetrics(l *problemList, f *Facts) {
 	if count == 0 {
 		return
 	}
-	l.warn(v1alpha1.ProblemMetricsUnsupported, "gpu_metrics",
+	l.warn(v1alpha1.ProblemMetricsUnsupported, subject{Path: first.Path},
 		"%s, on %d GPUs: temperatures, throttling and xGMI ports are unknown. The host's driver is newer than this operator, as it can be newer than the ROCm of a container, whose tools then fail alike: update the operator.",
 		first.Message, count)
 }

@@ -31,11 +31,11 @@ func checkBus(l *problemList, f *Facts, certain bool) int {
 		switch {
 		case !f.pciReadable || g.noDomain: // an old kernel's address may lack the domain
 		case !f.pciAddresses[g.PCIAddress]:
-			l.error(v1alpha1.ProblemGPULost, g.PCIAddress,
+			l.error(v1alpha1.ProblemGPULost, subject{GPU: g.PCIAddress},
 				"KFD has this GPU, and the PCI bus does not (GPUs: KFD %d, PCI %d): it fell off the bus, or was removed while this scan ran. Look for its address in the kernel log; power-cycle the node.",
 				len(f.GPUs), len(f.PCIGPUs))
 		case g.vanished:
-			l.error(v1alpha1.ProblemGPULost, g.PCIAddress,
+			l.error(v1alpha1.ProblemGPULost, subject{GPU: g.PCIAddress},
 				"It was on the PCI bus when the scan began, and not one file of it was left when it was read: the GPU disappeared. Look again; look for its address in the kernel log.")
 		}
 	}
@@ -45,12 +45,12 @@ func checkBus(l *problemList, f *Facts, certain bool) int {
 
 func notInKFD(l *problemList, f *Facts, p *PCIGPU) {
 	if p.Driver != "" && p.Driver != "amdgpu" {
-		l.warn(v1alpha1.ProblemGPUNotInKFD, p.PCIAddress,
+		l.warn(v1alpha1.ProblemGPUNotInKFD, subject{GPU: p.PCIAddress},
 			"%s (%s) is on the PCI bus and bound to %s, so KFD does not have it (GPUs: PCI %d, KFD %d). If no virtual machine shall have it, bind it to amdgpu.",
 			p.Model, p.DeviceID, p.Driver, len(f.PCIGPUs), len(f.GPUs))
 		return
 	}
-	l.error(v1alpha1.ProblemGPUNotInKFD, p.PCIAddress,
+	l.error(v1alpha1.ProblemGPUNotInKFD, subject{GPU: p.PCIAddress},
 		"%s (%s) is on the PCI bus but not in KFD (GPUs: PCI %d, KFD %d): the driver did not take it. Look for its address in the kernel log; reload the driver or replace the GPU.",
 		p.Model, p.DeviceID, len(f.PCIGPUs), len(f.GPUs))
 }
@@ -60,7 +60,7 @@ func checkRenderNodes(l *problemList, f *Facts) {
 	if f.renderMinors == nil || !f.GenerationStable {
 		return // while partitions are set anew, KFD and DRM follow each other
 	}
-	var subjects, names []string
+	var gpus, names []string
 	stated := 0
 	for i := range f.Devices {
 		d := &f.Devices[i]
@@ -71,8 +71,8 @@ func checkRenderNodes(l *problemList, f *Facts) {
 		if f.renderMinors[*d.RenderMinor] {
 			continue
 		}
-		if len(subjects) < 4 && (len(subjects) == 0 || subjects[len(subjects)-1] != d.PCIAddress) {
-			subjects = append(subjects, d.PCIAddress)
+		if len(gpus) < 4 && (len(gpus) == 0 || gpus[len(gpus)-1] != d.PCIAddress) {
+			gpus = append(gpus, d.PCIAddress)
 		}
 		names = append(names, fmt.Sprintf("renderD%d of %s", *d.RenderMinor, d.PCIAddress))
 	}
@@ -83,7 +83,7 @@ func checkRenderNodes(l *problemList, f *Facts) {
 	if len(names) > 3 {
 		more = fmt.Sprintf(" and %d more", len(names)-3)
 	}
-	l.error(v1alpha1.ProblemRenderNodeMissing, strings.Join(subjects, " "),
+	l.error(v1alpha1.ProblemRenderNodeMissing, gpusSubject(gpus),
 		"%s%s not in sys/class/drm (devices: KFD %d, render nodes %d): HIP and the device plugin cannot open a device without its node. Look for drm in the kernel log; reload the driver.",
 		strings.Join(names[:min(len(names), 3)], ", "), more+isAre(len(names)), stated, stated-len(names))
 }
@@ -137,7 +137,7 @@ func checkFirmware(l *problemList, f *Facts) {
 			}
 		}
 		if len(texts) > 0 {
-			l.warn(v1alpha1.ProblemMixedFirmware, strings.Join(odd, " "),
+			l.warn(v1alpha1.ProblemMixedFirmware, gpusSubject(odd),
 				"Devices of one model (%s) run different firmware: %s; expected the same on all. Update the firmware package and reload the driver, or update the GPU's IFWI.",
 				model, strings.Join(texts, "; "))
 		}

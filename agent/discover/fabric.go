@@ -3,7 +3,6 @@ package discover
 import (
 	"fmt"
 	"sort"
-	"strings"
 
 	"rcclx.io/commgroup-operator/api/v1alpha1"
 )
@@ -31,29 +30,29 @@ func checkFabric(l *problemList, f *Facts) {
 	case fabricBridge:
 		// Two hives of four on a server of eight cards are the product, and a card without a bridge works over PCIe.
 		if len(groups) == 0 && f.Mesh.Links == 0 && hiveless > 0 {
-			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, f.Model,
-				"No GPU is in an xGMI hive: no bridge is fitted, or it does not work. Expected only PCIe bandwidth; check the bridges if there are any.")
+			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, subject{},
+				"No GPU (%s) is in an xGMI hive: no bridge is fitted, or it does not work. Expected only PCIe bandwidth; check the bridges if there are any.", modelsInWords(f))
 			return
 		}
 		if len(groups) > 0 && hiveless > 0 {
-			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, strings.Join(hivelessGPUs(f.GPUs), " "),
+			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, gpusSubject(hivelessGPUs(f.GPUs)),
 				"%d of %d GPUs are in no xGMI hive, where the others are: a bridge is not fitted, or it does not work. Expected only PCIe bandwidth to these; check the bridges.", hiveless, len(f.GPUs))
 		}
 	default:
 		if f.Mesh.Links == 0 && withoutXGMI(f) {
-			l.warn(v1alpha1.ProblemXGMINotInitialised, f.Model,
-				"No hive and no xGMI link among %d virtual functions: the hypervisor does not show xGMI to this guest, so its state is not known. Assign functions of different GPUs of one hive, or expect PCIe bandwidth.", len(f.GPUs))
+			l.warn(v1alpha1.ProblemXGMINotInitialised, subject{},
+				"No hive and no xGMI link among %d virtual functions (%s): the hypervisor does not show xGMI to this guest, so its state is not known. Assign functions of different GPUs of one hive, or expect PCIe bandwidth.", len(f.GPUs), f.Model)
 			return
 		}
 		if hiveless == len(f.GPUs) && f.Mesh.Links == 0 {
-			l.error(v1alpha1.ProblemXGMINotInitialised, f.Model,
-				"xGMI is not initialised on any of the %d GPUs: no hive and no link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node.", len(f.GPUs))
+			l.error(v1alpha1.ProblemXGMINotInitialised, subject{},
+				"xGMI is not initialised on any of the %d GPUs (%s): no hive and no link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node.", len(f.GPUs), f.Model)
 			return
 		}
 		if len(groups) > 1 || (hiveless > 0 && len(groups) == 1) {
-			l.error(v1alpha1.ProblemHiveSplit, f.Model,
-				"%d xGMI hives%s where this model has 1: %s. Look for \"XGMI: Add node\" in the kernel log; power-cycle the node.",
-				len(groups), hivelessText(hiveless), describeHives(f, groups))
+			l.error(v1alpha1.ProblemHiveSplit, subject{},
+				"%d xGMI hives%s where this model (%s) has 1: %s. Look for \"XGMI: Add node\" in the kernel log; power-cycle the node.",
+				len(groups), hivelessText(hiveless), f.Model, describeHives(f, groups))
 		}
 	}
 	checkPairs(l, f, groups)
@@ -117,7 +116,7 @@ func describeHives(f *Facts, groups map[uint64][]int) string {
 func checkLinkFiles(l *problemList, f *Facts) {
 	for _, r := range f.linkRecords {
 		if r.directoryMismatch {
-			l.warn(v1alpha1.ProblemLinkInconsistent, fmt.Sprintf("KFD node %d", r.from),
+			l.warn(v1alpha1.ProblemLinkInconsistent, subject{Path: fmt.Sprintf("%s/%d", nodesDir, r.from)},
 				"A link of this node says that it starts at node %d; the directory is believed. The topology may have been changing: look again.", r.claimedFrom)
 			return
 		}
@@ -135,7 +134,7 @@ func checkPairs(l *problemList, f *Facts, groups map[uint64][]int) {
 		for j := i + 1; j < len(f.GPUs); j++ {
 			a, b := &f.GPUs[i], &f.GPUs[j]
 			there, back := f.Mesh.Pairs[i][j], f.Mesh.Pairs[j][i]
-			name := a.PCIAddress + "<->" + b.PCIAddress
+			name := subject{GPU: a.PCIAddress, PeerGPU: b.PCIAddress}
 			if !f.sameHive(i, j) {
 				// Across hives PCIe is all there can be; a GPU with an unread hive was reported.
 				continue
@@ -177,7 +176,7 @@ func checkPairs(l *problemList, f *Facts, groups map[uint64][]int) {
 }
 
 // checkHalf looks at a pair of which one direction may be unread: the other alone can be wrong.
-func checkHalf(l *problemList, name string, a, b *GPU, there, back *Link, openThere bool) {
+func checkHalf(l *problemList, name subject, a, b *GPU, there, back *Link, openThere bool) {
 	from, to, link := a, b, there
 	if openThere {
 		from, to, link = b, a, back
@@ -201,7 +200,7 @@ func sameMode(a, b *GPU) bool {
 
 // checkSymmetry compares the two directions of a pair: weights, and the bandwidths where both are stated. It says
 // whether it found a difference.
-func checkSymmetry(l *problemList, name string, a, b *GPU, there, back *Link) bool {
+func checkSymmetry(l *problemList, name subject, a, b *GPU, there, back *Link) bool {
 	if !sameMode(a, b) {
 		return false
 	}
@@ -234,7 +233,7 @@ func stateRange(l *Link) string {
 }
 
 // checkDevicePairs: each partition of a GPU must reach each partition of the other.
-func checkDevicePairs(l *problemList, f *Facts, name string, i, j int) {
+func checkDevicePairs(l *problemList, f *Facts, name subject, i, j int) {
 	want := len(f.GPUs[i].Nodes) * len(f.GPUs[j].Nodes)
 	have := min(f.Mesh.devicePairs[[2]int{i, j}], f.Mesh.devicePairs[[2]int{j, i}])
 	if have < want {
@@ -248,7 +247,7 @@ func checkPartitions(l *problemList, f *Facts, i int) {
 	g := &f.GPUs[i]
 	want, have := len(g.Nodes)*(len(g.Nodes)-1), f.Mesh.devicePairs[[2]int{i, i}]
 	if have < want && g.model.Fabric == fabricMesh {
-		l.error(v1alpha1.ProblemLinkMissing, g.PCIAddress,
+		l.error(v1alpha1.ProblemLinkMissing, subject{GPU: g.PCIAddress},
 			"KFD has %d of %d links between the partitions of this GPU; expected all of them. Reload the driver, or set the partition mode again.", have, want)
 	}
 }
@@ -264,7 +263,7 @@ func (g *GPU) maybePartitioned() bool {
 func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
 
 // checkWeight holds an xGMI weight against the product's: one hop in a mesh, any whole number of hops elsewhere.
-func checkWeight(l *problemList, name string, g, peer *GPU, link *Link) {
+func checkWeight(l *problemList, name subject, g, peer *GPU, link *Link) {
 	switch {
 	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions && (g.maybePartitioned() || peer.maybePartitioned()):
 	case g.model.Fabric != fabricMesh && link.Hops != nil: // a real MI250 has 45 where the shortest way has two hops
@@ -311,7 +310,7 @@ func checkBandwidth(l *problemList, f *Facts) {
 			}
 			for _, link := range []*Link{there, back} {
 				if isXGMI(link) && link.MaxBandwidthMBps != nil && *link.MaxBandwidthMBps < *usual {
-					l.error(v1alpha1.ProblemLinkBandwidth, f.GPUs[i].PCIAddress+"<->"+f.GPUs[j].PCIAddress,
+					l.error(v1alpha1.ProblemLinkBandwidth, subject{GPU: f.GPUs[i].PCIAddress, PeerGPU: f.GPUs[j].PCIAddress},
 						"The driver states %d MB/s for this xGMI link and %d for the others of this node: it trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",
 						*link.MaxBandwidthMBps, *usual)
 					break

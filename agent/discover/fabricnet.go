@@ -203,7 +203,7 @@ func checkNICs(l *problemList, f *Facts) {
 		if active == 0 || n.virtual || n.virtualFunction || n.State == PortActive || n.State == PortUnknown {
 			continue
 		}
-		l.warn(v1alpha1.ProblemNICDown, n.Name, "Its port is %s%s; expected Active, as %d of %d RDMA devices here are%s. %s",
+		l.warn(v1alpha1.ProblemNICDown, subject{NIC: n.Name}, "Its port is %s%s; expected Active, as %d of %d RDMA devices here are%s. %s",
 			n.State, inBrackets(n.PhysState), active, hardware, nearestTo(f, n.Name), nicNextStep(n))
 	}
 	far, near := []string{}, 0
@@ -217,7 +217,7 @@ func checkNICs(l *problemList, f *Facts) {
 		}
 	}
 	if len(far) > 0 && near > 0 {
-		l.warn(v1alpha1.ProblemNICFar, strings.Join(far[:min(len(far), 4)], " "),
+		l.warn(v1alpha1.ProblemNICFar, gpusSubject(far[:min(len(far), 4)]),
 			"%d of %d GPUs have no RDMA device on their NUMA node, where the other GPUs have one: their traffic crosses the sockets. "+
 				"Look for a NIC that is missing (lspci, rdma link); if the server is built so, expect less bandwidth from these GPUs.", len(far), len(f.GPUs))
 	}
@@ -246,9 +246,13 @@ func checkAllDown(l *problemList, f *Facts, hardware int) {
 	if n := hardware - len(names); n > 0 {
 		unknown = fmt.Sprintf(", and of %d more the state is not known", n)
 	}
-	l.warn(v1alpha1.ProblemNICDown, strings.Join(names[:min(len(names), 4)], " "),
-		"No RDMA device of this node has an active port: %s%s; expected Active. Traffic to other nodes has no RDMA. %s",
-		tallyCounts(states), unknown, nicNextStep(first))
+	about := subject{}
+	if len(names) == 1 {
+		about.NIC = first.Name
+	}
+	l.warn(v1alpha1.ProblemNICDown, about,
+		"No RDMA device of this node (%s) has an active port: %s%s; expected Active. Traffic to other nodes has no RDMA. %s",
+		strings.Join(names[:min(len(names), 4)], ", "), tallyCounts(states), unknown, nicNextStep(first))
 }
 
 func inBrackets(text string) string {

@@ -3,6 +3,7 @@ package discover
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -68,9 +69,16 @@ func (t *fitting) write() {
 	}
 	list := make([]v1alpha1.Problem, 0, keep+1)
 	for _, p := range t.problems[:keep] {
-		p.Code, p.Subject, p.Message = cut(p.Code, 64), cut(p.Subject, 128), cut(p.Message, t.message)
+		p.Code, p.Message = cut(p.Code, 64), cut(p.Message, t.message)
+		p.GPU, p.PeerGPU, p.NIC, p.Path = cut(p.GPU, 16), cut(p.PeerGPU, 16), cut(p.NIC, 32), cut(p.Path, 128)
+		p.GPUs = slices.Clone(p.GPUs[:min(len(p.GPUs), 8)])
+		for i := range p.GPUs {
+			p.GPUs[i] = cut(p.GPUs[i], 16)
+		}
 		if t.message < 100 { // the last resort: what JSON would write as six bytes goes, too
-			p.Code, p.Subject, p.Message = plain(p.Code, 48), plain(p.Subject, 48), plain(p.Message, t.message)
+			p.Code, p.Message = plain(p.Code, 48), plain(p.Message, t.message)
+			p.GPU, p.PeerGPU, p.NIC, p.Path = plain(p.GPU, 16), plain(p.PeerGPU, 16), plain(p.NIC, 32), plain(p.Path, 48)
+			p.GPUs = nil
 			if p.Message == "" {
 				p.Message = "The text cannot be shown here."
 			}

@@ -193,7 +193,7 @@ func randomFacts(rnd *rand.Rand) *Facts {
 		f.NICs = append(f.NICs, n)
 	}
 	for range []int{0, 1, 3, 12, 13, 64}[rnd.IntN(6)] {
-		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkMissing, Subject: text(300), Message: "x" + text(900)}
+		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkMissing, GPU: text(30), PeerGPU: text(30), NIC: text(60), Path: text(300), GPUs: []string{text(30), text(30)}, Message: "x" + text(900)}
 		if rnd.IntN(2) == 0 {
 			p.Severity = v1alpha1.SeverityWarning
 		}
@@ -243,7 +243,7 @@ func TestWhatGoesFirst(t *testing.T) {
 	}
 	f.NICs[5].State = PortDown
 	for i := range 12 {
-		f.Problems = append(f.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkMissing, Subject: "0000:c1:00.0<->0000:c6:00.0",
+		f.Problems = append(f.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkMissing, GPU: "0000:c1:00.0", PeerGPU: "0000:c6:00.0",
 			Message: fmt.Sprintf("%d %s", i, strings.Repeat("words ", 40))})
 	}
 	n := checkNodeFacts(t, f)

@@ -76,7 +76,7 @@ func scan(t testing.TB, fs FS, opts Options) *Facts {
 func problemLines(f *Facts) []string {
 	lines := []string{}
 	for _, p := range f.Problems {
-		lines = append(lines, strings.TrimSpace(p.Severity+" "+p.Code+" "+p.Subject))
+		lines = append(lines, strings.TrimSpace(p.Severity+" "+p.Code+" "+p.Subject()))
 	}
 	return lines
 }

@@ -87,7 +87,7 @@ func TestMixedModes(t *testing.T) {
 			checkFabric(&l, f)
 			var got []string
 			for _, p := range l {
-				got = append(got, p.Severity+" "+p.Code+" "+p.Subject)
+				got = append(got, p.Severity+" "+p.Code+" "+p.Subject())
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" || f.Mesh.State != c.mesh {
 				t.Errorf("mesh %s, expected %s; problems (-want +got):\n%s", f.Mesh.State, c.mesh, diff)

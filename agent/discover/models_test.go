@@ -162,7 +162,7 @@ func TestFunction(t *testing.T) {
 // gfx942 beside gfx950 is two models, and FP8 means different things to them.
 func TestMixedGenerations(t *testing.T) {
 	f := scan(t, inMemory(t, "MI300X", func(n *nodetree.Node) { n.GPUs[5].DeviceID = 0x75a0 }), Options{})
-	if len(f.Problems) == 0 || f.Problems[0].Code != v1alpha1.ProblemMixedModels || f.Problems[0].Subject != "0000:a5:00.0" {
+	if len(f.Problems) == 0 || f.Problems[0].Code != v1alpha1.ProblemMixedModels || f.Problems[0].GPU != "0000:a5:00.0" {
 		t.Errorf("problems %v", f.Problems)
 	}
 }

@@ -60,7 +60,7 @@ func TestNodeFactsBudget(t *testing.T) {
 			f.Mesh.Pairs[i] = make([]*Link, 16)
 		}
 		for i := range count {
-			f.Problems = append(f.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: "Some", Subject: strings.Repeat("s", 300),
+			f.Problems = append(f.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: "Some", Path: strings.Repeat("s", 300),
 				Message: fmt.Sprintf("%d %s", i, strings.Repeat("é", 1000))})
 		}
 		n := checkNodeFacts(t, f)

@@ -299,7 +299,7 @@ func (s *scenario) leaveGaps() bool {
 func (s *scenario) changeHost() bool {
 	if s.rng.IntN(2) == 0 {
 		s.node.NUMABalancing = 1
-		s.warn("NUMABalancing", "kernel.numa_balancing")
+		s.warn("NUMABalancing", "proc/sys/kernel/numa_balancing")
 		return true
 	}
 	s.node.KernelCommand = "ro iommu=nopt"

@@ -179,9 +179,13 @@ func newScenario(seed uint64) *scenario {
 	return s
 }
 
-func (s *scenario) error(code, subject string) { s.want = append(s.want, "Error "+code+" "+subject) }
+func (s *scenario) error(code, subject string) {
+	s.want = append(s.want, strings.TrimSpace("Error "+code+" "+subject))
+}
 
-func (s *scenario) warn(code, subject string) { s.want = append(s.want, "Warning "+code+" "+subject) }
+func (s *scenario) warn(code, subject string) {
+	s.want = append(s.want, strings.TrimSpace("Warning "+code+" "+subject))
+}
 
 // present are the ordinals of GPUs that KFD has, by PCI address as the facts have them.
 func (s *scenario) present() []int {
@@ -226,9 +230,9 @@ func (s *scenario) lateProblems() {
 	}
 	switch due, proven := s.due(); {
 	case proven && len(list)+unbound < due:
-		s.error("GPUMissing", s.model)
+		s.error("GPUMissing", "")
 	case len(list)+unbound < due:
-		s.warn("GPUMissing", s.model)
+		s.warn("GPUMissing", "")
 	}
 	if s.fabric == "newer" {
 		s.warn("UnknownModel", s.address(list[0]))
@@ -238,16 +242,16 @@ func (s *scenario) lateProblems() {
 	case "mesh", "hops":
 		switch {
 		case hiveless == len(list) && s.vf:
-			s.warn("XGMINotInitialised", s.model)
+			s.warn("XGMINotInitialised", "")
 		case hiveless == len(list):
-			s.error("XGMINotInitialised", s.model)
+			s.error("XGMINotInitialised", "")
 		case len(hives) > 1 || hiveless > 0:
-			s.error("HiveSplit", s.model)
+			s.error("HiveSplit", "")
 		}
 	case "bridge":
 		switch {
 		case hiveless == len(list):
-			s.warn("XGMIBridgeAbsent", s.model)
+			s.warn("XGMIBridgeAbsent", "")
 		case hiveless > 0:
 			s.warn("XGMIBridgeAbsent", s.addresses(func(i int) bool { return s.hive(i) < 0 }))
 		}

@@ -304,7 +304,7 @@ func TestROCmInUse(t *testing.T) {
 			subject, message := "", ""
 			for _, p := range facts.Problems {
 				if p.Code == v1alpha1.ProblemROCmUnreadable {
-					subject, message = p.Subject, p.Message
+					subject, message = p.Path, p.Message
 				}
 			}
 			if subject != c.unreadable || !strings.Contains(message, c.unreadableWords) || len(message) > 400 {

@@ -3,6 +3,7 @@ package discover
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -95,12 +96,13 @@ func problemInWords(f *Facts, i int) string { return problemHead(f, i) + ": " + 
 func problemHead(f *Facts, i int) string {
 	p := &f.Problems[i]
 	text := p.Code
-	if p.Subject != "" {
-		text += " " + p.Subject
+	if about := p.Subject(); about != "" {
+		text += " " + about
 	}
 	var numbers []string
 	for g := range f.GPUs {
-		if strings.Contains(p.Subject, f.GPUs[g].PCIAddress) { //nolint:gocritic // renders: which rows of the table a problem marks
+		address := f.GPUs[g].PCIAddress
+		if p.GPU == address || p.PeerGPU == address || slices.Contains(p.GPUs, address) || strings.HasPrefix(p.Path, pciDir+"/"+address+"/") {
 			numbers = append(numbers, gpuName(g))
 		}
 	}

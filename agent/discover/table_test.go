@@ -180,10 +180,10 @@ var tables = map[string]drawn{
 		f.RenderNodes = ptr.To(7)
 		f.Host.NUMABalancing, f.Host.IOMMU = ptr.To(int64(1)), ""
 	}, problems: []v1alpha1.Problem{
-		{Severity: "Error", Code: "PCIeInsteadOfXGMI", Subject: "0000:35:00.0<->0000:65:00.0",
+		{Severity: "Error", Code: "PCIeInsteadOfXGMI", GPU: "0000:35:00.0", PeerGPU: "0000:65:00.0",
 			Message: "This pair reaches each other only over PCIe; expected xGMI within a hive of 8. The link is down: look for XGMI in the kernel log; power-cycle the node."},
-		{Severity: "Error", Code: "UncorrectableErrors", Subject: "0000:25:00.0", Message: "Uncorrectable errors since the driver was loaded, by block: umc 1; expected none. Drain the node and reset the GPU; if they come back, replace it."},
-		{Severity: "Warning", Code: "NUMABalancing", Subject: "kernel.numa_balancing", Message: "It is 1 and RCCL wants 0: automatic balancing costs up to half of the bandwidth. Set kernel.numa_balancing=0."},
+		{Severity: "Error", Code: "UncorrectableErrors", GPU: "0000:25:00.0", Message: "Uncorrectable errors since the driver was loaded, by block: umc 1; expected none. Drain the node and reset the GPU; if they come back, replace it."},
+		{Severity: "Warning", Code: "NUMABalancing", Path: "proc/sys/kernel/numa_balancing", Message: "It is 1 and RCCL wants 0: automatic balancing costs up to half of the bandwidth. Set kernel.numa_balancing=0."},
 	}, scanned: []Unread{
 		{Path: pciDir + "/0000:35:00.0/ras/umc_err_count", Class: ClassBusy, Message: "kernel says: Query currently inaccessible"},
 		{Path: pciDir + "/0000:35:00.0/gpu_metrics", Class: ClassTimeout, Message: "read has not returned for 4s"},
@@ -196,13 +196,13 @@ var tables = map[string]drawn{
 		for i := range f.GPUs {
 			f.GPUs[i].RAS, f.GPUs[i].RetiredPages, f.GPUs[i].Metrics, f.GPUs[i].MemoryPartition = nil, nil, nil, ""
 		}
-	}, problems: []v1alpha1.Problem{{Severity: "Warning", Code: "NICFar", Subject: "0000:15:00.0", Message: "1 of 2 GPUs have no RDMA device on their NUMA node. Look for a NIC that is missing."}}},
+	}, problems: []v1alpha1.Problem{{Severity: "Warning", Code: "NICFar", GPU: "0000:15:00.0", Message: "1 of 2 GPUs have no RDMA device on their NUMA node. Look for a NIC that is missing."}}},
 	"no-gpu": {gpus: 0, parts: 1, nics: 1, change: func(f *Facts) {
 		f.kfdPresent, f.kfdClass, f.Modules, f.Driver, f.RenderNodes = false, ClassMissing, nil, DriverFacts{Kind: DriverNotLoaded}, ptr.To(0)
-	}, problems: []v1alpha1.Problem{{Severity: "Error", Code: "NoGPUs", Subject: "PCI", Message: "The PCI bus has no AMD data-centre GPU, and amdgpu is not loaded. Take the node out of the group."}}},
+	}, problems: []v1alpha1.Problem{{Severity: "Error", Code: "NoGPUs", Message: "The PCI bus has no AMD data-centre GPU, and amdgpu is not loaded. Take the node out of the group."}}},
 	"no-tree": {gpus: 0, parts: 1, change: func(f *Facts) {
 		*f = Facts{sysClass: ClassMissing, kfdClass: ClassMissing, Driver: DriverFacts{Kind: DriverUnknown}, ROCm: ROCmFacts{State: ROCmUnreadable, Sources: []ROCmSource{{Path: "opt/rocm/.info/version", Error: "file is empty"}}}, Problems: f.Problems}
-	}, problems: []v1alpha1.Problem{{Severity: "Error", Code: "SysfsUnreadable", Subject: "sys", Message: "The tree has no readable sys directory (Missing): expected the host's /sys under the root. Mount it there, or correct --root."}}},
+	}, problems: []v1alpha1.Problem{{Severity: "Error", Code: "SysfsUnreadable", Path: "sys", Message: "The tree has no readable sys directory (Missing): expected the host's /sys under the root. Mount it there, or correct --root."}}},
 }
 
 // TestTables draws each node and compares with testdata/tables; -update-tables writes them.
@@ -278,28 +278,30 @@ func TestVerdict(t *testing.T) {
 	full := Mesh{State: MeshFull, Links: 2, ExpectedLinks: ptr.To(2)}
 	gpus := []GPU{{PCIAddress: "0000:05:00.0", Model: "MI300X"}, {PCIAddress: "0000:15:00.0", Model: "MI300X"}}
 	mixed := []GPU{gpus[0], {PCIAddress: "0000:15:00.0", Model: "MI325X"}}
-	problem := func(severity, code, subject string) v1alpha1.Problem {
-		return v1alpha1.Problem{Severity: severity, Code: code, Subject: subject, Message: "Seen this. Do that."}
+	problem := func(severity, code string, about v1alpha1.Problem) v1alpha1.Problem {
+		about.Severity, about.Code, about.Message = severity, code, "Seen this. Do that."
+		return about
 	}
+	node, second, nic := v1alpha1.Problem{}, v1alpha1.Problem{GPU: "0000:15:00.0"}, v1alpha1.Problem{NIC: "mlx5_1"}
 	for want, f := range map[string]*Facts{
 		"healthy: 2 x MI300X, xGMI mesh full (2 of 2 links)":                              {Mesh: full, GPUs: gpus, Devices: make([]Device, 2)},
 		"SIMULATED: healthy: 2 x MI300X as 16 devices, xGMI mesh full (2 of 2 links)":     {Mesh: full, GPUs: gpus, Devices: make([]Device, 16), Origin: v1alpha1.OriginSimulated},
 		"no error found, but not proven healthy: 2 x MI300X, xGMI mesh unknown (0 links)": {Mesh: Mesh{State: MeshUnknown}, GPUs: gpus, Devices: make([]Device, 2)},
 		"healthy: 1 x MI300X, 1 x MI325X, xGMI mesh not applicable":                       {Mesh: Mesh{State: MeshNotApplicable}, GPUs: mixed, Devices: make([]Device, 2)},
-		"NOT HEALTHY (1 error), no GPU: NoGPUs PCI: Seen this. Do that.":                  {Problems: []v1alpha1.Problem{problem("Error", "NoGPUs", "PCI")}},
+		"NOT HEALTHY (1 error), no GPU: NoGPUs: Seen this. Do that.":                      {Problems: []v1alpha1.Problem{problem("Error", "NoGPUs", node)}},
 		"NOT HEALTHY (2 errors, 1 warning), 2 x MI300X: A 0000:15:00.0 (GPU1): Seen this. Do that.": {Mesh: full, GPUs: gpus, Devices: make([]Device, 2),
-			Problems: []v1alpha1.Problem{problem("Error", "A", "0000:15:00.0"), problem("Error", "B", ""), problem("Warning", "C", "")}},
+			Problems: []v1alpha1.Problem{problem("Error", "A", second), problem("Error", "B", node), problem("Warning", "C", node)}},
 		"healthy: 2 x MI300X, xGMI mesh full (2 of 2 links), with 2 warnings: NICDown mlx5_1: Seen this. Do that.": {Mesh: full, GPUs: gpus, Devices: make([]Device, 2),
-			Problems: []v1alpha1.Problem{problem("Warning", "NICDown", "mlx5_1"), problem("Warning", "C", "")}},
+			Problems: []v1alpha1.Problem{problem("Warning", "NICDown", nic), problem("Warning", "C", node)}},
 		// Hidden GPUs are neither absent nor broken, so the verdict is no fault; beside a fault it is that fault.
-		"not proven healthy (4 GPU devices hidden from this container): 2 x MI300X, xGMI mesh unknown (2 links): GPUHidden KFD node 4: Seen this. Do that.": {
+		"not proven healthy (4 GPU devices hidden from this container): 2 x MI300X, xGMI mesh unknown (2 links): GPUHidden: Seen this. Do that.": {
 			Mesh: Mesh{State: MeshUnknown, Links: 2}, GPUs: gpus, Devices: make([]Device, 2), HiddenNodes: []int{4, 5, 6, 7},
-			Problems: []v1alpha1.Problem{problem("Error", "GPUHidden", "KFD node 4")}},
+			Problems: []v1alpha1.Problem{problem("Error", "GPUHidden", node)}},
 		"not proven healthy (1 GPU device hidden from this container): 2 x MI300X, xGMI mesh not applicable, with 1 warning: NICDown mlx5_1: Seen this. Do that.": {
 			Mesh: Mesh{State: MeshNotApplicable}, GPUs: gpus, Devices: make([]Device, 2), HiddenNodes: []int{4},
-			Problems: []v1alpha1.Problem{problem("Error", "GPUHidden", "KFD node 4"), problem("Warning", "NICDown", "mlx5_1")}},
+			Problems: []v1alpha1.Problem{problem("Error", "GPUHidden", node), problem("Warning", "NICDown", nic)}},
 		"NOT HEALTHY (2 errors), 2 x MI300X: A 0000:15:00.0 (GPU1): Seen this. Do that.": {Mesh: full, GPUs: gpus, Devices: make([]Device, 2), HiddenNodes: []int{4},
-			Problems: []v1alpha1.Problem{problem("Error", "A", "0000:15:00.0"), problem("Error", "GPUHidden", "KFD node 4")}},
+			Problems: []v1alpha1.Problem{problem("Error", "A", second), problem("Error", "GPUHidden", node)}},
 	} {
 		if got := f.Verdict(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -316,7 +318,7 @@ func TestTableKeepsTheTerminal(t *testing.T) {
 	d.change = func(f *Facts) {
 		evil := "x\x1b[2J\r\u009b31m\u202e\ny"
 		f.KernelRelease, f.GPUs[0].Model, f.NICs[0].Name, f.NICs[0].Interface, f.ROCm.Source = evil, evil, evil, evil, evil
-		f.Problems = []v1alpha1.Problem{{Severity: "Error", Code: "A", Subject: evil, Message: evil}}
+		f.Problems = []v1alpha1.Problem{{Severity: "Error", Code: "A", Path: evil, Message: evil}}
 		f.Unread = []Unread{{Path: evil, Class: ClassFailed, Message: evil}}
 	}
 	f := d.facts()

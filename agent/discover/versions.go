@@ -16,11 +16,11 @@ func checkVersions(l *problemList, f *Facts) {
 	}
 	for _, target := range f.GFXTargets() {
 		if finding := compat.CheckROCm(target, f.ROCm.Version); finding != nil {
-			l.warn(v1alpha1.ProblemROCmTooOld, f.ROCm.Source, "%s%s", finding.Message, ofHost)
+			l.warn(v1alpha1.ProblemROCmTooOld, subject{Path: f.ROCm.Source}, "%s%s", finding.Message, ofHost)
 		}
 	}
 	if finding := compat.CheckDriver(f.Driver.Version, f.ROCm.Version); finding != nil {
-		l.warn(v1alpha1.ProblemDriverMismatch, "amdgpu "+f.Driver.Version, "%s%s", finding.Message, ofHost)
+		l.warn(v1alpha1.ProblemDriverMismatch, subject{}, "%s%s", finding.Message, ofHost)
 	}
 }
 

@@ -15,11 +15,14 @@ type viewCheck struct {
 	sides, other []viewFinding
 }
 
-type viewFinding struct{ subject, text string }
+type viewFinding struct {
+	subject subject
+	text    string
+}
 
 func newViewCheck(f *Facts) *viewCheck { return &viewCheck{f: f} }
 
-func (c *viewCheck) add(name string, i, j int) {
+func (c *viewCheck) add(name subject, i, j int) {
 	a, b := &c.f.GPUs[i], &c.f.GPUs[j]
 	there, back := c.f.hiveOrder.view(a, b), c.f.hiveOrder.view(b, a)
 	c.pairs++

@@ -119,7 +119,7 @@ func (r *Recorder) sample(m *contract.Metric, value float64, labels ...string) c
 func (r *Recorder) problemSamples(problems []v1alpha1.Problem) []contract.Sample {
 	out := make([]contract.Sample, 0, len(problems))
 	for _, p := range problems {
-		out = append(out, r.sample(&contract.AgentProblems, 1, p.Severity, p.Code, p.Subject))
+		out = append(out, r.sample(&contract.AgentProblems, 1, p.Severity, p.Code, p.Subject()))
 	}
 	return out
 }

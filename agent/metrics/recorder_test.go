@@ -98,14 +98,14 @@ func TestRecorder(t *testing.T) {
 	want(t, r, "a scan that is not reported", &contract.AgentReport, none)
 	want(t, r, "a scan that is not reported", &contract.AgentValid, none)
 
-	problems := []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, Subject: "b->c", Message: "no label"}}
+	problems := []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: "b", PeerGPU: "c", Message: "no label"}}
 	h.writeErr = errors.New("the API server is away")
 	if err := r.Report(ctx, &v1alpha1.NodeFacts{Problems: problems, ValidForSeconds: 600}); !errors.Is(err, h.writeErr) {
 		t.Fatalf("Report: %v", err)
 	}
 	want(t, r, "a report that was not taken", &contract.AgentFailures, map[string]float64{"": 1})
 	want(t, r, "a report that was not taken", &contract.AgentReport, none)
-	want(t, r, "a report that was not taken", &contract.AgentProblems, map[string]float64{"Error LinkLost b->c": 1})
+	want(t, r, "a report that was not taken", &contract.AgentProblems, map[string]float64{"Error LinkLost b<->c": 1})
 	want(t, r, "a report that was not taken", &contract.AgentValid, map[string]float64{"": 600})
 	h.writeErr = nil
 	if err := r.Report(ctx, &v1alpha1.NodeFacts{}); err != nil {
@@ -179,7 +179,7 @@ func TestWholeContract(t *testing.T) {
 	if _, err := r.Scan(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	twice := v1alpha1.Problem{Code: "C", Severity: v1alpha1.SeverityWarning, Subject: "s"}
+	twice := v1alpha1.Problem{Code: "C", Severity: v1alpha1.SeverityWarning, Path: "s"}
 	if err := r.Report(context.Background(), &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{twice, twice}}); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (l *look) countErrors(g *discover.GPU) {
 		}
 		c := g.RAS[block]
 		if r := follow(block, uncorrectable, c.Uncorrectable); r.by > 0 {
-			l.note(v1alpha1.SeverityError, v1alpha1.ProblemUncorrectableErrors, g.PCIAddress,
+			l.note(v1alpha1.SeverityError, v1alpha1.ProblemUncorrectableErrors, subject{GPU: g.PCIAddress},
 				"%d more uncorrectable errors in block %s, %d since the driver was loaded.", r.by, block, r.is)
 		}
 		if r := follow(block, correctable, c.Correctable); r.by > 0 {
@@ -56,25 +56,25 @@ func (l *look) countErrors(g *discover.GPU) {
 		}
 		if c.Deferred != nil {
 			if r := follow(block, deferred, *c.Deferred); r.by > 0 {
-				l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemDeferredErrors, g.PCIAddress,
+				l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemDeferredErrors, subject{GPU: g.PCIAddress},
 					"%d more deferred errors in block %s, %d since the driver was loaded.", r.by, block, r.is)
 			}
 		}
 	}
 	if len(corrected) > 0 {
-		l.happened(worst.decade(), v1alpha1.ProblemCorrectableErrors, g.PCIAddress,
+		l.happened(worst.decade(), v1alpha1.ProblemCorrectableErrors, subject{GPU: g.PCIAddress},
 			"Correctable errors rise, by block: %s more in %s. Hardware repaired them: watch the kernel log for uncorrectable ones, and measure this GPU.",
 			strings.Join(corrected, ", "), seconds(worst.over))
 	}
 	if n := g.XGMIUncorrectableErrors; n != nil {
 		if r := follow(discover.RASBlockXGMI, uncorrectable, *n); r.by > 0 {
-			l.note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIUncorrectableErrors, g.PCIAddress,
+			l.note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIUncorrectableErrors, subject{GPU: g.PCIAddress},
 				"%d more uncorrectable xGMI errors, %d since the driver was loaded.", r.by, r.is)
 		}
 	}
 	if n := g.XGMICorrectableErrors; n != nil {
 		if r := follow(discover.RASBlockXGMI, correctable, *n); r.by > 0 {
-			l.happened(r.decade(), v1alpha1.ProblemXGMICorrectableErrors, g.PCIAddress,
+			l.happened(r.decade(), v1alpha1.ProblemXGMICorrectableErrors, subject{GPU: g.PCIAddress},
 				"Correctable xGMI errors rise: %d more in %s, %d since the driver was loaded. A link of this GPU is marginal: measure its links, and reseat or replace it if they are slow.",
 				r.by, seconds(r.over), r.is)
 		}
@@ -82,12 +82,12 @@ func (l *look) countErrors(g *discover.GPU) {
 	if n := g.RetiredPages; n != nil && *n >= 0 {
 		// Not among the fallen: the table of bad pages outlives the driver, and an operator can clear it.
 		if r := l.errors.look(errorKey{g.PCIAddress, "vram", retired}, uint64(*n), l.now); r.by > 0 {
-			l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemRetiredPages, g.PCIAddress, "%d more pages of its memory are retired, %d in all.", r.by, r.is)
+			l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemRetiredPages, subject{GPU: g.PCIAddress}, "%d more pages of its memory are retired, %d in all.", r.by, r.is)
 		}
 	}
 	if g.Metrics != nil && g.Metrics.PCIeReplays != nil {
 		if r := follow("PCIe replays", replays, *g.Metrics.PCIeReplays); r.by > 0 {
-			l.happened(r.decade(), v1alpha1.ProblemPCIeReplays, g.PCIAddress,
+			l.happened(r.decade(), v1alpha1.ProblemPCIeReplays, subject{GPU: g.PCIAddress},
 				"PCIe packets were sent again: %d more in %s. The link between this GPU and its host is marginal: look for AER in the kernel log, and reseat the GPU or its riser.",
 				r.by, seconds(r.over))
 		}
@@ -96,7 +96,7 @@ func (l *look) countErrors(g *discover.GPU) {
 		fallen = append(fallen, fmt.Sprintf("the firmware's cycles were %d, are %d", was, is))
 	}
 	if len(fallen) > 0 {
-		l.happened(news, v1alpha1.ProblemDriverChanged, g.PCIAddress,
+		l.happened(news, v1alpha1.ProblemDriverChanged, subject{GPU: g.PCIAddress},
 			"Counters of this GPU started again (%s): it was reset, or its driver was loaded again. What ran on it has failed; "+runAgain,
 			strings.Join(fallen[:min(3, len(fallen))], "; "))
 	}
@@ -179,7 +179,7 @@ func (l *look) throttling(g *discover.GPU) {
 			rank++
 		}
 	}
-	l.happened(rank, v1alpha1.ProblemThrottled, g.PCIAddress,
+	l.happened(rank, v1alpha1.ProblemThrottled, subject{GPU: g.PCIAddress},
 		"Throttled: %s; %s. Expected full clocks: look at fans, inlet air and power supply. At the power limit alone the GPU is sound, and results of this time are lower than it can do.",
 		text, temperatures(m))
 }

@@ -32,7 +32,7 @@ func (d *driver) text() string {
 // checkDriver looks whether the driver is another one, or the same one loaded again. Results of earlier runs are then
 // of another driver, and the counters start from zero.
 func (l *look) checkDriver() {
-	const subject = "amdgpu"
+	module := subject{Path: "sys/module/amdgpu"}
 	d := &l.driver
 	now := &l.facts.Driver
 	was := d.text()
@@ -41,7 +41,7 @@ func (l *look) checkDriver() {
 	case discover.DriverUnknown: // unreadable is no change
 	case discover.DriverNotLoaded:
 		if d.kind.known && !d.unloaded {
-			l.happened(news, v1alpha1.ProblemDriverChanged, subject, "The driver was unloaded; it was %s. No GPU can be used until it is loaded again.", was)
+			l.happened(news, v1alpha1.ProblemDriverChanged, module, "The driver was unloaded; it was %s. No GPU can be used until it is loaded again.", was)
 		}
 		d.unloaded = true
 	default:
@@ -50,7 +50,7 @@ func (l *look) checkDriver() {
 		_, source := d.source.look(stated(now.SrcVersion))
 		switch {
 		case kind || version || source:
-			l.happened(news, v1alpha1.ProblemDriverChanged, subject,
+			l.happened(news, v1alpha1.ProblemDriverChanged, module,
 				"The driver changed without a reboot: was %s, is %s. Results of earlier runs are of the other driver; "+runAgain, was, d.text())
 			l.forgetCounters()
 		case d.unloaded:
@@ -65,7 +65,7 @@ func (l *look) checkDriver() {
 		}
 	}
 	if reloaded != "" {
-		l.happened(news, v1alpha1.ProblemDriverChanged, subject,
+		l.happened(news, v1alpha1.ProblemDriverChanged, module,
 			"The driver was loaded again: %s. Results of earlier runs are of the time before; "+runAgain, reloaded)
 		l.forgetCounters()
 	}
@@ -107,7 +107,7 @@ func (l *look) newFirmware() {
 		}
 	}
 	if changed > 0 {
-		l.happened(news, v1alpha1.ProblemDriverChanged, "firmware",
+		l.happened(news, v1alpha1.ProblemDriverChanged, subject{},
 			"The GPUs' firmware changed without a reboot (%d of them; %s). Results of earlier runs are of the other firmware; "+runAgain, changed, first)
 	}
 }
@@ -138,7 +138,7 @@ func (l *look) repartition() {
 		_, compute := m.compute.look(stated(g.ComputePartition))
 		_, memory := m.memory.look(stated(g.MemoryPartition))
 		if compute || memory {
-			l.happened(news, v1alpha1.ProblemRepartitioned, g.PCIAddress,
+			l.happened(news, v1alpha1.ProblemRepartitioned, subject{GPU: g.PCIAddress},
 				"The partition mode was %s, is %s. Results of earlier runs are of the other mode; "+runAgain, was, m.text())
 		}
 	}

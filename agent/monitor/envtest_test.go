@@ -45,7 +45,7 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	for range 40 {
 		full.Problems = append(full.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: strings.Repeat("C", 99),
-			Subject: strings.Repeat("s", 300), Message: strings.Repeat("é", 900)})
+			Path: strings.Repeat("s", 300), Message: strings.Repeat("é", 900)})
 	}
 	failed := failedFacts("node-a", v1alpha1.OriginUnknown, time.Unix(1e9, 0), 2*time.Minute, context.DeadlineExceeded)
 	for what, f := range map[string]*v1alpha1.NodeFacts{"usual": facts.NodeFacts(2 * time.Minute), "full": full.NodeFacts(2 * time.Minute), "failed": failed} {

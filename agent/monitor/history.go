@@ -3,7 +3,6 @@ package monitor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"rcclx.io/commgroup-operator/agent/discover"
@@ -45,7 +44,7 @@ func newHistory() history {
 func (h *history) look(f *discover.Facts, now time.Time) (problems, changes []v1alpha1.Problem) {
 	l := &look{history: h, facts: f, now: now}
 	if was, rebooted := h.boot.look(stated(f.BootID)); rebooted {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemNodeRebooted, "boot", "The node was rebooted: boot id was %s, is %s.", was, f.BootID)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemNodeRebooted, subject{}, "The node was rebooted: boot id was %s, is %s.", was, f.BootID)
 		h.started = false
 	}
 	if !h.started {
@@ -79,28 +78,26 @@ type look struct {
 	found, changes []v1alpha1.Problem
 }
 
+// subject is a problem that says only what it is about.
+type subject = v1alpha1.Problem
+
 // note makes a change for the log.
-func (l *look) note(severity, code, subject, format string, args ...any) v1alpha1.Problem {
-	p := v1alpha1.Problem{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)}
-	l.changes = append(l.changes, p)
-	return p
+func (l *look) note(severity, code string, about subject, format string, args ...any) v1alpha1.Problem {
+	about.Severity, about.Code, about.Message = severity, code, fmt.Sprintf(format, args...)
+	l.changes = append(l.changes, about)
+	return about
 }
 
 // happened notes a Warning, and holds it as a problem with its time.
-func (l *look) happened(rank int, code, subject, format string, args ...any) {
-	p := l.note(v1alpha1.SeverityWarning, code, subject, format, args...)
+func (l *look) happened(rank int, code string, about subject, format string, args ...any) {
+	p := l.note(v1alpha1.SeverityWarning, code, about, format, args...)
 	p.Message = "At " + stamp(l.now) + ": " + p.Message
 	l.events.hold(p, rank, l.now)
 }
 
 // named says that discover has a problem of this subject already, which knows more than that it was there before.
-func (l *look) named(subject string) bool {
-	for i := range l.facts.Problems {
-		if l.facts.Problems[i].Subject == subject {
-			return true
-		}
-	}
-	return false
+func (l *look) named(about subject) bool {
+	return slices.ContainsFunc(l.facts.Problems, func(p v1alpha1.Problem) bool { return p.Subject() == about.Subject() })
 }
 
 // problems are the held ones. More than two of a code become one, so that a node whose every GPU is hot still has room
@@ -128,29 +125,47 @@ func (e events) problems() []v1alpha1.Problem {
 	return list
 }
 
-// foldMany makes one problem of more than two alike, the worst first: it has the message of the worst, and all their
-// subjects as far as they fit.
+// foldMany makes one problem of more than two alike, the worst first: it has the message of the worst, and the GPUs of
+// all. Which of them lost links join, the message says as far as it fits.
 func foldMany(alike []v1alpha1.Problem) []v1alpha1.Problem {
 	if len(alike) <= 2 {
 		return alike
 	}
-	const most = 120 // characters, of the 128 that a subject has
-	p := alike[0]
-	subjects := make([]string, len(alike))
+	worst := &alike[0]
+	var gpus, links []string
 	for i := range alike {
-		subjects[i] = alike[i].Subject
-	}
-	slices.Sort(subjects)
-	p.Message = fmt.Sprintf("%d of this kind; %s: %s", len(subjects), p.Subject, p.Message)
-	p.Subject = ""
-	for i, subject := range subjects {
-		if i > 0 && len(p.Subject)+len(subject) >= most {
-			p.Subject += " ..."
-			break
+		a := &alike[i]
+		if a.GPU != "" {
+			gpus = append(gpus, a.GPU)
 		}
-		p.Subject = strings.TrimSpace(p.Subject + " " + subject)
+		if a.PeerGPU != "" {
+			gpus, links = append(gpus, a.PeerGPU), append(links, a.Subject())
+		}
 	}
-	return []v1alpha1.Problem{p}
+	slices.Sort(gpus)
+	which := worst.Subject()
+	if len(links) > 0 {
+		which = someLinks(links)
+	}
+	if which != "" {
+		which = "; " + which
+	}
+	return []v1alpha1.Problem{{Severity: worst.Severity, Code: worst.Code, GPUs: slices.Compact(gpus),
+		Message: fmt.Sprintf("%d of this kind%s: %s", len(alike), which, worst.Message)}}
+}
+
+// someLinks names links, in order and as far as they fit.
+func someLinks(links []string) string {
+	const most = 120 // characters
+	slices.Sort(links)
+	text := links[0]
+	for _, link := range links[1:] {
+		if len(text)+len(link) >= most {
+			return text + " ..."
+		}
+		text += " " + link
+	}
+	return text
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -16,7 +16,7 @@ import (
 func codes(problems []v1alpha1.Problem) []string {
 	lines := []string{}
 	for _, p := range problems {
-		lines = append(lines, strings.TrimSpace(p.Severity+" "+p.Code+" "+p.Subject))
+		lines = append(lines, strings.TrimSpace(p.Severity+" "+p.Code+" "+p.Subject()))
 	}
 	return lines
 }
@@ -89,13 +89,13 @@ func TestHistory(t *testing.T) {
 		},
 		"GPU lost that discovery names already": {{time.Minute, func(f *discover.Facts) {
 			lose(f)
-			f.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemGPUNotInKFD, Subject: "0000:2b:00.0"}}
+			f.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemGPUNotInKFD, GPU: "0000:2b:00.0"}}
 		}, nil, []string{"Error GPULost 0000:2b:00.0"}}},
 		"GPU hidden is not lost": {{time.Minute, func(f *discover.Facts) { lose(f); f.HiddenNodes = []int{3} }, nil, nil}},
 		"link lost and back": {
-			{time.Minute, noLink, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}, []string{"Error LinkLost 0000:05:00.0->0000:2b:00.0"}},
+			{time.Minute, noLink, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}},
 			{time.Minute, noLink, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}, nil},
-			{time.Minute, nil, nil, []string{"Warning LinkLost 0000:05:00.0->0000:2b:00.0"}},
+			{time.Minute, nil, nil, []string{"Warning LinkLost 0000:05:00.0<->0000:2b:00.0"}},
 		},
 		"counters rise, hold, and calm down": {
 			{time.Minute, counter(3, 0), []string{risen}, []string{risen}},
@@ -108,24 +108,24 @@ func TestHistory(t *testing.T) {
 		"uncorrectable": {{time.Minute, counter(0, 2), nil, []string{"Error XGMIUncorrectableErrors 0000:2b:00.0"}}},
 		"counter unread, then the same": {
 			{time.Minute, func(f *discover.Facts) { f.GPUs[1].XGMICorrectableErrors = nil }, nil, nil}, {time.Minute, nil, nil, nil}},
-		"reboot forgets": {{time.Minute, func(f *discover.Facts) { lose(f); f.BootID = "boot-2" }, nil, []string{"Warning NodeRebooted boot"}},
+		"reboot forgets": {{time.Minute, func(f *discover.Facts) { lose(f); f.BootID = "boot-2" }, nil, []string{"Warning NodeRebooted"}},
 			{time.Minute, func(f *discover.Facts) { lose(f); f.BootID = "boot-2" }, nil, nil}},
 		"driver changed": {
-			{time.Minute, func(f *discover.Facts) { f.Driver.Version = "6.16.6" }, []string{"Warning DriverChanged amdgpu"}, []string{"Warning DriverChanged amdgpu"}},
+			{time.Minute, func(f *discover.Facts) { f.Driver.Version = "6.16.6" }, []string{"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu"}},
 			{holdTime, func(f *discover.Facts) { f.Driver.Version = "6.16.6" }, nil, nil}},
 		"driver gone and back": {
 			{time.Minute, func(f *discover.Facts) {
 				f.Driver = discover.DriverFacts{Kind: discover.DriverNotLoaded}
 				f.GPUs, f.Mesh.Pairs = nil, nil
-				f.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemDriverNotLoaded, Subject: "amdgpu"}}
-			}, []string{"Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0", "Warning DriverChanged amdgpu"},
-				[]string{"Warning DriverChanged amdgpu", "Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0"}},
-			{time.Minute, nil, []string{"Warning DriverChanged amdgpu"},
-				[]string{"Warning DriverChanged amdgpu", "Warning GPULost 0000:05:00.0", "Warning GPULost 0000:2b:00.0"}}},
+				f.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemDriverNotLoaded}}
+			}, []string{"Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0", "Warning DriverChanged sys/module/amdgpu"},
+				[]string{"Warning DriverChanged sys/module/amdgpu", "Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0"}},
+			{time.Minute, nil, []string{"Warning DriverChanged sys/module/amdgpu"},
+				[]string{"Warning DriverChanged sys/module/amdgpu", "Warning GPULost 0000:05:00.0", "Warning GPULost 0000:2b:00.0"}}},
 		"driver loaded again between two looks": {
 			{time.Minute, generation(12), nil, nil},
-			{time.Minute, func(f *discover.Facts) { generation(2)(f); counter(0, 0)(f) }, []string{"Warning DriverChanged amdgpu"}, []string{"Warning DriverChanged amdgpu"}},
-			{time.Minute, generation(3), []string{"Warning DriverChanged amdgpu"}, nil}},
+			{time.Minute, func(f *discover.Facts) { generation(2)(f); counter(0, 0)(f) }, []string{"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu"}},
+			{time.Minute, generation(3), []string{"Warning DriverChanged sys/module/amdgpu"}, nil}},
 		"generation of a moving topology": {
 			{time.Minute, generation(12), nil, nil},
 			{time.Minute, func(f *discover.Facts) { generation(2)(f); f.GenerationStable = false }, nil, nil}},
@@ -133,11 +133,11 @@ func TestHistory(t *testing.T) {
 			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "ABC" }, nil, nil},
 			{time.Minute, func(f *discover.Facts) { f.Driver.Version = "" }, nil, nil},
 			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "ABC" }, nil, nil},
-			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "DEF" }, []string{"Warning DriverChanged amdgpu"}, []string{"Warning DriverChanged amdgpu"}}},
+			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "DEF" }, []string{"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu"}}},
 		"firmware changed": {
 			{time.Minute, firmware(185, 20), nil, nil},
 			{time.Minute, func(f *discover.Facts) { f.Devices = nil }, nil, nil},
-			{time.Minute, firmware(190, 20), []string{"Warning DriverChanged firmware"}, []string{"Warning DriverChanged firmware"}}},
+			{time.Minute, firmware(190, 20), []string{"Warning DriverChanged"}, []string{"Warning DriverChanged"}}},
 		"repartition": {
 			{time.Minute, modes("SPX", "NPS1"), nil, nil},
 			{time.Minute, modes("", ""), nil, nil},
@@ -234,8 +234,8 @@ func TestMessages(t *testing.T) {
 		ThrottleAccumulators: map[string]uint64{discover.ThrottleMemoryHot: 370, discover.ThrottlePower: 120}}
 	problems, _ := h.look(f, now)
 	want := []v1alpha1.Problem{
-		{Severity: "Warning", Code: "CorrectableErrors", Subject: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: Correctable errors rise, by block: gfx 1, umc 4 more in 30s. Hardware repaired them: watch the kernel log for uncorrectable ones, and measure this GPU."},
-		{Severity: "Warning", Code: "Throttled", Subject: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: Throttled: 37 % of the time by the memory's temperature, 12 % of the time by the power limit; hotspot 107 C, memory unknown. Expected full clocks: look at fans, inlet air and power supply. At the power limit alone the GPU is sound, and results of this time are lower than it can do."},
+		{Severity: "Warning", Code: "CorrectableErrors", GPU: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: Correctable errors rise, by block: gfx 1, umc 4 more in 30s. Hardware repaired them: watch the kernel log for uncorrectable ones, and measure this GPU."},
+		{Severity: "Warning", Code: "Throttled", GPU: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: Throttled: 37 % of the time by the memory's temperature, 12 % of the time by the power limit; hotspot 107 C, memory unknown. Expected full clocks: look at fans, inlet air and power supply. At the power limit alone the GPU is sound, and results of this time are lower than it can do."},
 	}
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -263,7 +263,7 @@ func TestFolding(t *testing.T) {
 	h := history{}
 	look(&h, 1000, 0, 0)
 	first := look(&h, 2000, 20, 20) // 2 %
-	if len(first) != 1 || first[0].Subject != "0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0 0000:06:00.0 0000:07:00.0" ||
+	if len(first) != 1 || first[0].Subject() != "0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0 0000:06:00.0 0000:07:00.0" ||
 		!strings.HasPrefix(first[0].Message, "8 of this kind; 0000:00:00.0: At 2001-09-09T01:47:10Z: Throttled: 2 % of the time by the socket's temperature") {
 		t.Fatalf("problems %+v", first)
 	}
@@ -273,6 +273,34 @@ func TestFolding(t *testing.T) {
 	worse := look(&h, 4000, 100, 760) // 70 %
 	if len(worse) != 1 || !strings.HasPrefix(worse[0].Message, "8 of this kind; 0000:03:00.0: At 2001-09-09T01:48:10Z: Throttled: 70 %") {
 		t.Errorf("problems %+v", worse)
+	}
+}
+
+// TestFoldedSubjects: what is folded keeps its GPUs, and links their pairs.
+func TestFoldedSubjects(t *testing.T) {
+	problem := func(gpu, peer string) v1alpha1.Problem {
+		return v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: gpu, PeerGPU: peer, Message: "Gone."}
+	}
+	folded := func(message string, gpus ...string) v1alpha1.Problem {
+		return v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPUs: gpus, Message: message}
+	}
+	var many []v1alpha1.Problem
+	for i := range 8 {
+		many = append(many, problem("0000:05:00.0", fmt.Sprintf("0000:%02x:00.0", 16+i)))
+	}
+	for name, c := range map[string]struct {
+		alike []v1alpha1.Problem
+		want  v1alpha1.Problem
+	}{
+		"links":   {[]v1alpha1.Problem{problem("b", "c"), problem("a", "b"), problem("a", "c")}, folded("3 of this kind; a<->b a<->c b<->c: Gone.", "a", "b", "c")},
+		"GPUs":    {[]v1alpha1.Problem{problem("b", ""), problem("a", ""), problem("c", "")}, folded("3 of this kind; b: Gone.", "a", "b", "c")},
+		"nothing": {[]v1alpha1.Problem{problem("", ""), problem("a", ""), problem("", "")}, folded("3 of this kind: Gone.", "a")},
+		"many links": {many, folded("8 of this kind; 0000:05:00.0<->0000:10:00.0 0000:05:00.0<->0000:11:00.0 0000:05:00.0<->0000:12:00.0 0000:05:00.0<->0000:13:00.0 ...: Gone.",
+			"0000:05:00.0", "0000:10:00.0", "0000:11:00.0", "0000:12:00.0", "0000:13:00.0", "0000:14:00.0", "0000:15:00.0", "0000:16:00.0", "0000:17:00.0")},
+	} {
+		if diff := cmp.Diff([]v1alpha1.Problem{c.want}, foldMany(c.alike)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -192,7 +192,7 @@ func (m *Monitor) look(ctx context.Context) *v1alpha1.NodeFacts {
 	}
 	found, changes := m.history.look(facts, now)
 	for _, c := range changes {
-		m.cfg.Log.Info("change", "node", m.cfg.Node, "code", c.Code, "subject", c.Subject, "message", c.Message)
+		m.cfg.Log.Info("change", "node", m.cfg.Node, "code", c.Code, "subject", c.Subject(), "message", c.Message)
 	}
 	facts.Problems = m.steady.look(append(facts.Problems, found...), now)
 	return facts.NodeFacts(m.cfg.Valid)
@@ -206,7 +206,7 @@ func failedFacts(node string, origin v1alpha1.Origin, now time.Time, valid time.
 		ROCm:   discover.ROCmFacts{State: discover.ROCmUnreadable},
 		Model:  discover.Unknown, GFXTarget: discover.Unknown, Partition: discover.Unknown,
 		Mesh: discover.Mesh{State: discover.MeshUnknown},
-		Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "scan",
+		Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemSysfsUnreadable,
 			Message: fmt.Sprintf("The scan of node %s failed: %v; expected it to end within %s. Look at the node's kernel log for a hung GPU.", node, err, scanDeadline)}},
 	}
 	return failed.NodeFacts(valid)

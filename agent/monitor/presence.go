@@ -13,15 +13,10 @@ import (
 
 type link struct{ from, to string }
 
-func (l link) String() string { return l.from + "->" + l.to }
+func (l link) subject() subject { return subject{GPU: l.from, PeerGPU: l.to} }
 
 // pair is the link without its direction, as discover names it.
-func (l link) pair() string {
-	if l.to < l.from {
-		return l.to + "<->" + l.from
-	}
-	return l.from + "<->" + l.to
-}
+func (l link) pair() link { return link{min(l.from, l.to), max(l.from, l.to)} }
 
 func compareLinks(a, b link) int {
 	return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.to, b.to))
@@ -38,19 +33,19 @@ func (l *look) lostGPUs() {
 	certain := l.facts.GPUsCertain()
 	lost, back, missing := l.gpus.look(l.now, there, func(string) bool { return certain })
 	for _, address := range slices.Sorted(maps.Keys(back)) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, address, "The GPU is back; it was last seen %s.", when(back[address]))
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, subject{GPU: address}, "The GPU is back; it was last seen %s.", when(back[address]))
 	}
 	slices.Sort(missing)
 	l.facts.LostGPUs = l.gpus.lost(strings.Compare)
 	var problems []v1alpha1.Problem
 	for _, address := range missing {
-		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPULost, Subject: address,
+		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPULost, GPU: address,
 			Message: fmt.Sprintf("This %s was here %s and is gone from KFD. Look for its address in the kernel log; drain the node and power-cycle it.",
 				l.model[address], when(l.gpus[address].last))}
 		if slices.Contains(lost, address) {
 			l.changes = append(l.changes, p)
 		}
-		if !l.named(address) {
+		if !l.named(p) {
 			problems = append(problems, p)
 		}
 	}
@@ -74,11 +69,11 @@ func (l *look) lostLinks() {
 	certain := l.facts.LinksCertain()
 	lost, back, missing := l.links.look(l.now, there, func(k link) bool { return certain && present[k.from] && present[k.to] })
 	for _, k := range slices.SortedFunc(maps.Keys(back), compareLinks) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemLinkLost, k.String(), "The xGMI link is back.")
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemLinkLost, k.subject(), "The xGMI link from %s to %s is back.", k.from, k.to)
 	}
 	slices.SortFunc(lost, compareLinks)
 	for _, k := range lost {
-		l.note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, k.String(), "The xGMI link is gone; it was there earlier in this boot.")
+		l.note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, k.subject(), "The xGMI link from %s to %s is gone; it was there earlier in this boot.", k.from, k.to)
 	}
 	slices.SortFunc(missing, compareLinks)
 	for _, k := range slices.SortedFunc(maps.Keys(l.links), compareLinks) {
@@ -88,11 +83,11 @@ func (l *look) lostLinks() {
 		l.facts.LostLinks = append(l.facts.LostLinks, [2]string{k.from, k.to})
 	}
 	var problems []v1alpha1.Problem
-	told := map[string]bool{}
+	told := map[link]bool{}
 	for _, k := range missing {
-		if pair := k.pair(); !told[pair] && !l.named(pair) {
+		if pair := k.pair(); !told[pair] && !l.named(pair.subject()) {
 			told[pair] = true
-			problems = append(problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, Subject: pair,
+			problems = append(problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: pair.from, PeerGPU: pair.to,
 				Message: "The xGMI link between these GPUs was there earlier in this boot and is gone. Look for XGMI in the kernel log; power-cycle the node."})
 		}
 	}
@@ -128,19 +123,19 @@ func (l *look) lostPorts() {
 	}
 	lost, back, missing := l.ports.look(l.now, up, func(k port) bool { return down[k] })
 	for _, g := range portsByGPU(slices.Collect(maps.Keys(back))) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, g.gpu, "xGMI port %s is up again.", g.numbers)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, subject{GPU: g.gpu}, "xGMI port %s is up again.", g.numbers)
 	}
 	for _, g := range portsByGPU(lost) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, g.gpu, "xGMI port %s went down; it was up earlier in this boot.", g.numbers)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, subject{GPU: g.gpu}, "xGMI port %s went down; it was up earlier in this boot.", g.numbers)
 	}
 	for _, k := range missing {
 		if !l.dead[k] && l.carriesNothing(k) {
 			l.dead[k] = true
-			l.note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIPortDown, k.gpu, "xGMI port %d is down while others of this GPU carry data.", k.number)
+			l.note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIPortDown, subject{GPU: k.gpu}, "xGMI port %d is down while others of this GPU carry data.", k.number)
 		}
 	}
 	for _, g := range portsByGPU(missing) {
-		p := v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemXGMIPortDown, Subject: g.gpu,
+		p := v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemXGMIPortDown, GPU: g.gpu,
 			Message: fmt.Sprintf("xGMI port %s was up earlier in this boot and is down (gpu_metrics; a port's number is not a GPU's). An idle link can show this: look again under load, and measure the links of this GPU.", g.numbers)}
 		if slices.ContainsFunc(g.ports, func(k port) bool { return l.dead[k] }) {
 			p.Severity = v1alpha1.SeverityError
@@ -148,7 +143,7 @@ func (l *look) lostPorts() {
 		}
 		// discover's comparison with the other GPUs says less.
 		l.facts.Problems = slices.DeleteFunc(l.facts.Problems, func(known v1alpha1.Problem) bool {
-			return known.Code == p.Code && known.Subject == p.Subject
+			return known.Code == p.Code && known.GPU == p.GPU
 		})
 		l.found = append(l.found, p)
 	}

@@ -155,14 +155,14 @@ func (o *teller) expect(f *discover.Facts, certain bool) []string {
 	lines := []string{}
 	if f.BootID != "" {
 		if o.boot != "" && o.boot != f.BootID {
-			lines = append(lines, "Warning NodeRebooted boot")
+			lines = append(lines, "Warning NodeRebooted")
 			*o = *newTeller()
 		}
 		o.boot = f.BootID
 	}
 	if v := f.Driver.Version; v != "" {
 		if o.driver != "" && o.driver != v {
-			lines = append(lines, "Warning DriverChanged amdgpu")
+			lines = append(lines, "Warning DriverChanged sys/module/amdgpu")
 			clear(o.last)
 		}
 		o.driver = v
@@ -179,7 +179,7 @@ func (o *teller) expect(f *discover.Facts, certain bool) []string {
 		}
 		for j, l := range f.Mesh.Pairs[i] {
 			if i != j {
-				there["LinkLost "+g.PCIAddress+"->"+f.GPUs[j].PCIAddress] = l != nil
+				there["LinkLost "+g.PCIAddress+"<->"+f.GPUs[j].PCIAddress] = l != nil
 			}
 		}
 		if mode := g.ComputePartition; mode != "" {
@@ -198,7 +198,7 @@ func (o *teller) expect(f *discover.Facts, certain bool) []string {
 		case "GPULost":
 			lost = certain && !there[key]
 		case "LinkLost":
-			from, to, _ := strings.Cut(rest, "->")
+			from, to, _ := strings.Cut(rest, "<->")
 			lost = certain && !there[key] && there["GPULost "+from] && there["GPULost "+to]
 		case "XGMIPortDown":
 			lost = down[key]
@@ -345,11 +345,11 @@ func TestFlickerWritesLittle(t *testing.T) {
 	for name, change := range map[string]func(f *discover.Facts, look uint64){
 		"link idles": func(f *discover.Facts, look uint64) {
 			if look%2 == 1 {
-				f.Problems = []v1alpha1.Problem{{Severity: "Warning", Code: v1alpha1.ProblemPCIeDegraded, Subject: "0000:05:00.0", Message: fmt.Sprint(look%7, " GT/s")}}
+				f.Problems = []v1alpha1.Problem{{Severity: "Warning", Code: v1alpha1.ProblemPCIeDegraded, GPU: "0000:05:00.0", Message: fmt.Sprint(look%7, " GT/s")}}
 			}
 		},
 		"hung read": func(f *discover.Facts, look uint64) {
-			f.Problems = []v1alpha1.Problem{{Severity: "Error", Code: v1alpha1.ProblemReadTimeout, Subject: "sys/x", Message: fmt.Sprint("read has not returned for ", 30*look, "s")}}
+			f.Problems = []v1alpha1.Problem{{Severity: "Error", Code: v1alpha1.ProblemReadTimeout, Path: "sys/x", Message: fmt.Sprint("read has not returned for ", 30*look, "s")}}
 		},
 		"port idles": func(f *discover.Facts, look uint64) {
 			f.GPUs[0].Metrics = &discover.Metrics{XGMIPorts: []string{discover.XGMIPortUp, []string{discover.XGMIPortUp, discover.XGMIPortDown}[look%2]}}

@@ -133,7 +133,7 @@ func (e *events) hold(p v1alpha1.Problem, rank int, now time.Time) {
 	until := now.Add(holdTime)
 	for i := range *e {
 		held := &(*e)[i]
-		if held.problem.Code != p.Code || held.problem.Subject != p.Subject {
+		if held.problem.Code != p.Code || held.problem.Subject() != p.Subject() {
 			continue
 		}
 		if rank == news || rank > held.rank {

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -38,7 +39,7 @@ func (s *steady) look(found []v1alpha1.Problem, now time.Time) []v1alpha1.Proble
 	}
 	here := make(map[problemKey]bool, len(found))
 	for _, p := range found {
-		k := problemKey{code: p.Code, subject: p.Subject}
+		k := problemKey{code: p.Code, subject: p.Subject()}
 		for here[k] {
 			k.number++
 		}
@@ -82,7 +83,7 @@ func (s *steady) look(found []v1alpha1.Problem, now time.Time) []v1alpha1.Proble
 func (s *problemState) see(p v1alpha1.Problem, now time.Time) {
 	worse := p.Severity == v1alpha1.SeverityError && s.shown.Severity != v1alpha1.SeverityError
 	switch {
-	case p == s.shown:
+	case reflect.DeepEqual(p, s.shown):
 	case !s.there && s.went < 2: // another one than the one that went
 		s.shown = p
 	case worse, exact(p.Code), s.changed.IsZero(), now.Sub(s.changed) >= holdTime:

@@ -63,7 +63,7 @@ func TestSteady(t *testing.T) {
 func TestSteadyForgets(t *testing.T) {
 	s, now := steady{}, time.Unix(1e9, 0)
 	for range 1000 {
-		s.look([]v1alpha1.Problem{{Code: "a", Subject: now.String()}}, now)
+		s.look([]v1alpha1.Problem{{Code: "a", Path: now.String()}}, now)
 		now = now.Add(holdTime)
 	}
 	if len(s.states) > 2 {

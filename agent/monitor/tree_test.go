@@ -69,9 +69,9 @@ func TestChangesOfATree(t *testing.T) {
 		"nothing":  {},
 		"rebooted": {node: func(n *nodetree.Node) { n.BootID = "00000000-0000-4000-8000-000000000002" }},
 		"GPU fell off the bus": {node: func(n *nodetree.Node) { n.GPUs[1].Missing = true },
-			want: []string{"Error GPULost " + second, "Warning GPUMissing MI300X"}},
+			want: []string{"Error GPULost " + second, "Warning GPUMissing"}},
 		"GPU lost its driver": {node: func(n *nodetree.Node) { n.GPUs[1].Unbound = true }, want: []string{"Error GPUNotInKFD " + second}},
-		"GPUs hidden":         {deny: denying(kfd+"/nodes/3/", syscall.EPERM), want: []string{"Error GPUHidden KFD node 3"}},
+		"GPUs hidden":         {deny: denying(kfd+"/nodes/3/", syscall.EPERM), want: []string{"Error GPUHidden"}},
 		"nodes unlisted":      {deny: denying(kfd+"/nodes", syscall.EIO), want: []string{"Error SysfsUnreadable sys/class/kfd/kfd/topology/nodes"}},
 		"link gone": {node: func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 1, Kind: nodetree.LinkNone}} },
 			want: []string{"Error LinkMissing 0000:05:00.0<->" + second}},
@@ -87,10 +87,10 @@ func TestChangesOfATree(t *testing.T) {
 		"metrics gone":                    {node: func(n *nodetree.Node) { n.MetricsRevision = nodetree.NoMetrics }},
 		"repartitioned": {node: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, want: []string{"Warning Repartitioned " +
 			"0000:05:00.0 0000:2b:00.0 0000:5b:00.0 0000:65:00.0 0000:7d:00.0 0000:a5:00.0 0000:d5:00.0 0000:e7:00.0"}},
-		"firmware":               {node: func(n *nodetree.Node) { n.GPUs[1].Firmware = 999 }, want: []string{"Warning MixedFirmware " + second, "Warning DriverChanged firmware"}},
-		"driver":                 {node: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, want: []string{"Warning DriverChanged amdgpu"}},
+		"firmware":               {node: func(n *nodetree.Node) { n.GPUs[1].Firmware = 999 }, want: []string{"Warning MixedFirmware " + second, "Warning DriverChanged"}},
+		"driver":                 {node: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, want: []string{"Warning DriverChanged sys/module/amdgpu"}},
 		"driver file unreadable": {deny: denying("sys/module/amdgpu/version", syscall.EIO), want: []string{"Warning SysfsUnreadable sys/module/amdgpu/version"}},
-		"driver loaded again":    {node: func(n *nodetree.Node) { n.Generation = 1 }, want: []string{"Warning DriverChanged amdgpu"}},
+		"driver loaded again":    {node: func(n *nodetree.Node) { n.Generation = 1 }, want: []string{"Warning DriverChanged sys/module/amdgpu"}},
 		"throttled": {tree: func(t *testing.T, tree *nodetree.Tree) {
 			name := gpuFile(t, tree, "gpu_metrics")
 			data, err := tree.ReadFile(name)
@@ -105,7 +105,7 @@ func TestChangesOfATree(t *testing.T) {
 		}, want: []string{"Warning Throttled " + second}},
 		"metrics of a newer driver": {tree: func(t *testing.T, tree *nodetree.Tree) {
 			tree.Set(gpuFile(t, tree, "gpu_metrics"), "\x08\x00\x01\x0b\x00\x00\x00\x00")
-		}, want: []string{"Warning MetricsUnsupported gpu_metrics"}},
+		}, want: []string{"Warning MetricsUnsupported sys/bus/pci/devices/" + second + "/gpu_metrics"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			generate := func(change func(*nodetree.Node)) *nodetree.Tree {

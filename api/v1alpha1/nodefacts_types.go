@@ -280,7 +280,7 @@ type XGMIFacts struct {
 	CorrectableErrors *int64 `json:"correctableErrors,omitempty"`
 }
 
-// Problem is one thing that is wrong or could not be read.
+// Problem is one thing that is wrong or could not be read; it is of the node as a whole where it names no GPU, NIC or path.
 type Problem struct {
 	// severity: Error problems keep a group from being Compatible, Warning ones do not.
 	// +kubebuilder:validation:Enum=Error;Warning
@@ -288,10 +288,28 @@ type Problem struct {
 	// code, one CamelCase word; docs/discovery.md explains each.
 	// +kubebuilder:validation:MaxLength=64
 	Code string `json:"code"`
-	// subject: the GPU, link or file.
+	// gpu is the PCI address of the GPU that it is about.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	GPU string `json:"gpu,omitempty"`
+	// peerGPU is the PCI address of the GPU at the other end of the link that it is about.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	PeerGPU string `json:"peerGPU,omitempty"`
+	// gpus are the PCI addresses of the GPUs that it is about, where these are several; of many only some.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=16
+	// +optional
+	GPUs []string `json:"gpus,omitempty"`
+	// nic is the name of the RDMA device that it is about.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	NIC string `json:"nic,omitempty"`
+	// path of the file or directory that it is about, below the root.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
-	Subject string `json:"subject,omitempty"`
+	Path string `json:"path,omitempty"`
 	// message says what was seen, what was expected and what to do next.
 	// +kubebuilder:validation:MaxLength=400
 	Message string `json:"message"`

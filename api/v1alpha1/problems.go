@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"cmp"
+	"strings"
+)
+
 // Severities of a Problem. Error problems keep a group from being Compatible, Warning ones do not.
 const (
 	SeverityError   = "Error"
@@ -64,6 +69,17 @@ const (
 	ProblemROCmTooOld          = ReasonROCmTooOld
 	ProblemDriverMismatch      = ReasonDriverMismatch
 )
+
+// Subject renders what the problem is about; "" is the node as a whole.
+func (p *Problem) Subject() string {
+	switch {
+	case p.PeerGPU != "":
+		return p.GPU + "<->" + p.PeerGPU
+	case len(p.GPUs) > 0:
+		return strings.Join(p.GPUs, " ")
+	}
+	return cmp.Or(p.GPU, p.NIC, p.Path)
+}
 
 // ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonHealthDegraded for a code that
 // this version does not know.

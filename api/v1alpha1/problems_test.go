@@ -174,3 +174,18 @@ func TestEveryProblemIsExplained(t *testing.T) {
 		t.Errorf("docs/discovery.md explains %s, which problems.go does not have", code)
 	}
 }
+
+func TestSubject(t *testing.T) {
+	for want, p := range map[string]Problem{
+		"":      {Message: "of the node"},
+		"a":     {GPU: "a"},
+		"a<->b": {GPU: "a", PeerGPU: "b"},
+		"a b":   {GPUs: []string{"a", "b"}},
+		"nic0":  {NIC: "nic0"},
+		"sys":   {Path: "sys"},
+	} {
+		if got := p.Subject(); got != want {
+			t.Errorf("%+v is about %q, want %q", p, got, want)
+		}
+	}
+}

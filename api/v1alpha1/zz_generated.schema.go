@@ -6,5 +6,5 @@ package v1alpha1
 const AnnotationSchemaRevision = "rcclx.io/schema-revision"
 
 // SchemaRevision counts the schemas of the CRDs: it is one more after each change of what they take and keep.
-// Hash of the schemas: 40cfc5a6ed5936fc959c7a1fa30e280980f07f45df5ad06639386d91e3a2fb25
-const SchemaRevision = 40
+// Hash of the schemas: 42dfce85c8f8e19f3e8cfd8b9fd9e601bc7cb1df27726f7f79fa833e1e798052
+const SchemaRevision = 41

@@ -166,9 +166,9 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in Input, assigned 
 		return
 	}
 	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
-		p := problems[0]
+		p := &problems[0]
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject, "node"), explain.Sentence(p.Message), runAgain(in.Group))
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject(), "node"), explain.Sentence(p.Message), runAgain(in.Group))
 		return
 	}
 	if !assigned {

@@ -3,7 +3,6 @@ package compatible
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -157,28 +156,23 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 	}
 }
 
-var (
-	gpuSubject  = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	linkSubject = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]<->[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-)
-
 // problemCulprit blames the GPU or link that the problem is about, else the node.
 func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 	switch {
-	case gpuSubject.MatchString(p.Subject): //nolint:gocritic // no typed field has it yet
-		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.Subject, Reason: p.Code, Message: clip.Head(p.Message, 512)}
-	case linkSubject.MatchString(p.Subject): //nolint:gocritic // no typed field has it yet
-		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject, Reason: p.Code, Message: clip.Head(p.Message, 512)}
+	case p.PeerGPU != "":
+		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject(), Reason: p.Code, Message: clip.Head(p.Message, 512)}
+	case p.GPU != "":
+		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.GPU, Reason: p.Code, Message: clip.Head(p.Message, 512)}
 	}
 	return judge.NodeCulprit(node, p.Code, aboutSubject(p))
 }
 
-// aboutSubject is the problem's message, which does not name what it is about.
+// aboutSubject is the problem's message after what it is about.
 func aboutSubject(p v1alpha1.Problem) string {
-	if p.Subject == "" || strings.Contains(p.Message, p.Subject) { //nolint:gocritic // renders: it is said once
-		return p.Message
+	if about := p.Subject(); about != "" {
+		return about + ": " + p.Message
 	}
-	return p.Subject + ": " + p.Message
+	return p.Message
 }
 
 // counts holds what counts a node's GPUs against each other.

@@ -48,7 +48,7 @@ func TestCountMismatch(t *testing.T) {
 			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPUHidden}}
 		}, testkit.Resources(gpu, "8"), testkit.Resources(gpu, "8"), gpu, ""},
 		"a NIC's file unreadable": {func(f *v1alpha1.NodeFacts) {
-			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys/class/infiniband/mlx5_0/ports/1/state"}}
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Path: "sys/class/infiniband/mlx5_0/ports/1/state"}}
 		}, testkit.Resources(gpu, "7"), testkit.Resources(gpu, "8"), gpu, "the device plugin offers 7"},
 		"no device": {func(f *v1alpha1.NodeFacts) { f.DeviceCount, f.GPUCount, f.PCIGPUCount = 0, 0, nil }, testkit.Resources(gpu, "8"), testkit.Resources(gpu, "8"), gpu, ""},
 	} {
@@ -100,7 +100,7 @@ func TestLabelMismatch(t *testing.T) {
 		"memory mode not known":  {labels{"amd.com/compute-memory-partition": "spx_nps1"}, func(f *v1alpha1.NodeFacts) { f.Partition = "SPX/unknown" }, ""},
 		"known half differs":     {labels{"amd.com/compute-memory-partition": "cpx_nps4"}, func(f *v1alpha1.NodeFacts) { f.Partition = "SPX/unknown" }, "cpx_nps4 and the kernel shows SPX/unknown"},
 		"seven counted, a NIC's file unreadable": {labels{"beta.amd.com/gpu.device-id.74a1": "7"}, func(f *v1alpha1.NodeFacts) {
-			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys/class/infiniband/mlx5_0/node_type"}}
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Path: "sys/class/infiniband/mlx5_0/node_type"}}
 		}, "counts 7"},
 		"memory":               {labels{"amd.com/gpu.vram": "256G"}, nil, "says 256G and GPU 0000:05:00.0 has 192 GiB"},
 		"memory of partitions": {labels{"amd.com/gpu.vram": "24G"}, func(f *v1alpha1.NodeFacts) { f.DeviceCount = 64 }, ""},

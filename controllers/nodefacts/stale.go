@@ -50,11 +50,11 @@ func gpusCertain(f *v1alpha1.NodeFacts) bool {
 		case v1alpha1.ProblemGPUHidden, v1alpha1.ProblemTopologyUnstable:
 			return false
 		case v1alpha1.ProblemSysfsUnreadable: // an Error may also be of the scan, of sys or of KFD as a whole
-			if isError || strings.HasPrefix(p.Subject, kfdTree) { //nolint:gocritic // no typed field has it yet
+			if isError || strings.HasPrefix(p.Path, kfdTree) {
 				return false
 			}
 		case v1alpha1.ProblemReadTimeout: // an Error for most files: any hung one is a fault
-			if strings.HasPrefix(p.Subject, kfdTree) { //nolint:gocritic // no typed field has it yet
+			if strings.HasPrefix(p.Path, kfdTree) {
 				return false
 			}
 		case v1alpha1.ProblemMoreProblems:

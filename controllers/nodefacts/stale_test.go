@@ -65,12 +65,12 @@ func TestStale(t *testing.T) {
 		"GPU replaced":         {after: func(f *v1alpha1.NodeFacts) { f.GPUs[7].PCIAddress = "0001:05:00.0" }, reason: v1alpha1.StaleGPUsChanged},
 		"GPU out of sight": {after: func(f *v1alpha1.NodeFacts) {
 			f.GPUs, f.GPUCount = testkit.GPUs(7), 7
-			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemReadTimeout, Subject: "sys/class/kfd/kfd/topology/nodes/9/properties"}}
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemReadTimeout, Path: "sys/class/kfd/kfd/topology/nodes/9/properties"}}
 		}},
 		"GPU lost, other files unreadable": {after: func(f *v1alpha1.NodeFacts) {
 			f.GPUs, f.GPUCount = testkit.GPUs(7), 7
-			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys/class/infiniband/mlx5_0/ports/1/state"},
-				{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "proc/cmdline"}}
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Path: "sys/class/infiniband/mlx5_0/ports/1/state"},
+				{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemSysfsUnreadable, Path: "proc/cmdline"}}
 		}, reason: v1alpha1.StaleGPUsChanged},
 		"no GPU read": {after: func(f *v1alpha1.NodeFacts) { f.GPUs, f.GPUCount = nil, 0 }},
 		"other things": {after: func(f *v1alpha1.NodeFacts) {
@@ -113,22 +113,22 @@ func TestGPUsCertain(t *testing.T) {
 		"none":                          {nil, true},
 		"hidden":                        {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemGPUHidden}}, false},
 		"unstable":                      {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemTopologyUnstable}}, false},
-		"KFD file":                      {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemSysfsUnreadable, Subject: kfd}}, false},
-		"KFD file, as a warning":        {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: kfd}}, false},
-		"KFD file hangs":                {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemReadTimeout, Subject: kfd}}, false},
-		"no sys":                        {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys"}}, false},
-		"scan failed":                   {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "scan"}}, false},
-		"NIC file":                      {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "sys/class/infiniband/mlx5_0/ports/1/state"}}, true},
-		"NIC file hangs":                {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemReadTimeout, Subject: "sys/class/net/eth0/device/uevent"}}, true},
-		"command line":                  {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemSysfsUnreadable, Subject: "proc/cmdline"}}, true},
-		"command line hangs":            {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemReadTimeout, Subject: "proc/cmdline"}}, true},
-		"PCI file hangs":                {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemReadTimeout, Subject: "sys/bus/pci/devices/0000:05:00.0/unique_id"}}, true},
-		"partition file":                {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemPartitionUnreadable, Subject: "sys/x_partition"}}, true},
+		"KFD file":                      {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemSysfsUnreadable, Path: kfd}}, false},
+		"KFD file, as a warning":        {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemSysfsUnreadable, Path: kfd}}, false},
+		"KFD file hangs":                {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemReadTimeout, Path: kfd}}, false},
+		"no sys":                        {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemSysfsUnreadable, Path: "sys"}}, false},
+		"scan failed":                   {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemSysfsUnreadable}}, false},
+		"NIC file":                      {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemSysfsUnreadable, Path: "sys/class/infiniband/mlx5_0/ports/1/state"}}, true},
+		"NIC file hangs":                {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemReadTimeout, Path: "sys/class/net/eth0/device/uevent"}}, true},
+		"command line":                  {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemSysfsUnreadable, Path: "proc/cmdline"}}, true},
+		"command line hangs":            {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemReadTimeout, Path: "proc/cmdline"}}, true},
+		"PCI file hangs":                {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemReadTimeout, Path: "sys/bus/pci/devices/0000:05:00.0/unique_id"}}, true},
+		"partition file":                {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemPartitionUnreadable, Path: "sys/x_partition"}}, true},
 		"details left out":              {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemMoreProblems}}, true},
 		"warnings left out":             {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemLinkMissing}, {Severity: warning, Code: v1alpha1.ProblemNICDown}, {Severity: warning, Code: v1alpha1.ProblemMoreProblems}}, true},
 		"errors left out":               {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemLinkMissing}, {Severity: isError, Code: v1alpha1.ProblemMoreProblems}}, false},
 		"first warning left out":        {[]v1alpha1.Problem{{Severity: isError, Code: v1alpha1.ProblemLinkMissing}, {Severity: warning, Code: v1alpha1.ProblemMoreProblems}}, false},
-		"the second one is what counts": {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemNICDown}, {Severity: warning, Code: v1alpha1.ProblemReadTimeout, Subject: kfd}}, false},
+		"the second one is what counts": {[]v1alpha1.Problem{{Severity: warning, Code: v1alpha1.ProblemNICDown}, {Severity: warning, Code: v1alpha1.ProblemReadTimeout, Path: kfd}}, false},
 	} {
 		if got := gpusCertain(&v1alpha1.NodeFacts{Problems: tc.problems}); got != tc.certain {
 			t.Errorf("%s: %v", name, got)

@@ -151,11 +151,12 @@ func agentScanStale() Alert {
 
 func agentProblem() Alert {
 	problem := node.with(labels{"severity": "Error", "code": "PCIeInsteadOfXGMI", "subject": "0000:5b:00.0<->0000:a5:00.0"})
+	whole := node.with(labels{"severity": "Error", "code": "NoGPUs"})
 	return Alert{
 		Name: "CommGroupAgentProblem", Severity: Warning, For: 10 * time.Minute,
 		Expr:        promql.NodeMax(promql.Of(metrics.AgentProblems, promql.Is("severity", "Error")), "code", "subject"),
-		Summary:     "{{ $labels.code }} on " + onNode + ": {{ $labels.subject }}",
-		Description: "The monitor on " + onNode + " has found {{ $labels.code }} ({{ $labels.subject }}) for 10 minutes.",
+		Summary:     "{{ $labels.code }} on " + onNode + "{{ with $labels.subject }}: {{ . }}{{ end }}",
+		Description: "The monitor on " + onNode + " has found {{ $labels.code }}{{ with $labels.subject }} ({{ . }}){{ end }} for 10 minutes.",
 		Page: Page{
 			Meaning: "The monitor finds a problem of severity Error on its node: a link, a GPU, the driver, or files that cannot be read.",
 			Impact:  "No group with the node is Compatible.",
@@ -168,6 +169,8 @@ func agentProblem() Alert {
 			{Name: "a link over PCIe", At: 11 * time.Minute, Series: []Series{of(metrics.AgentProblems, problem, "1x20")},
 				Fires: []Fired{{Labels: node.with(labels{"code": problem["code"], "subject": problem["subject"]}), Summary: "PCIeInsteadOfXGMI on node gpu-2: 0000:5b:00.0<->0000:a5:00.0",
 					Description: "The monitor on node gpu-2 has found PCIeInsteadOfXGMI (0000:5b:00.0<->0000:a5:00.0) for 10 minutes."}}},
+			{Name: "of the node as a whole", At: 11 * time.Minute, Series: []Series{of(metrics.AgentProblems, whole, "1x20")},
+				Fires: []Fired{{Labels: node.with(labels{"code": whole["code"]}), Summary: "NoGPUs on node gpu-2", Description: "The monitor on node gpu-2 has found NoGPUs for 10 minutes."}}},
 			{Name: "just now", At: 5 * time.Minute, Pending: 1, Series: []Series{of(metrics.AgentProblems, problem, "1x20")}},
 			{Name: "a warning", At: 11 * time.Minute, Series: []Series{of(metrics.AgentProblems, problem.with(labels{"severity": "Warning"}), "1x20")}},
 		},

@@ -419,7 +419,7 @@ func hostile(s string) Input {
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		f := n.Facts()
-		f.Problems = []v1alpha1.Problem{{Severity: s, Code: s, Subject: "x" + s, Message: s}}
+		f.Problems = []v1alpha1.Problem{{Severity: s, Code: s, Path: "x" + s, Message: s}}
 		f.GPUs[0].NIC, f.GPUs[0].PCIAddress = "x"+s, "x"+s
 		n.Status.Run.LogTail, n.Status.Run.RASVerdict = "x"+s, "x"+s
 		n.Status.Run.Preconditions = []v1alpha1.PreconditionStatus{{Name: s, State: "Failed", Message: "x" + s}}

@@ -77,7 +77,7 @@ func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
 		if p.Severity == "Error" {
 			t = toneBad
 		}
-		v.Problems = append(v.Problems, problemView{t, p.Code, p.Subject, p.Message})
+		v.Problems = append(v.Problems, problemView{t, p.Code, p.Subject(), p.Message})
 	}
 	if len(f.GPUs) == 0 || len(f.GPUs) > maxDrawnGPUs {
 		v.Absent = fmt.Sprintf("No picture: %d GPUs in the report, of which between 1 and %d can be drawn.", len(f.GPUs), maxDrawnGPUs)

@@ -43,8 +43,8 @@ func linkMarks(n *Member) map[link]string {
 	}
 	if f := n.Facts(); f != nil {
 		for _, p := range f.Problems {
-			if l, ok := parseLink(p.Subject); ok {
-				marks[l] = p.Code
+			if p.PeerGPU != "" {
+				marks[linkOf(p.GPU, p.PeerGPU)] = p.Code
 			}
 		}
 	}

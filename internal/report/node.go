@@ -263,7 +263,7 @@ func RASVerdicts(w io.Writer, nodes []Member) error {
 // Problems prints what is wrong with a node or could not be read.
 func Problems(w io.Writer, problems []v1alpha1.Problem) error {
 	for _, p := range problems {
-		subject := p.Subject
+		subject := p.Subject()
 		if subject != "" {
 			subject = " " + subject
 		}

@@ -99,7 +99,7 @@ func TestTopologyAndNotices(t *testing.T) {
 		GPUs:        []v1alpha1.GPUFacts{{PCIAddress: "0000:05:00.0", NUMANode: ptr.To[int32](0), Links: "-a"}, {PCIAddress: "0000:26:00.0", Links: "?-"}},
 		LinkClasses: []v1alpha1.LinkClass{{Letter: "a", Type: "XGMI", Weight: 15, Pairs: 1}},
 		XGMI:        v1alpha1.XGMIFacts{Mesh: "Incomplete", Hives: 1, Links: 1, ExpectedLinks: ptr.To[int32](2)},
-		Problems:    []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", Subject: "0000:26:00.0", Message: "no link back"}},
+		Problems:    []v1alpha1.Problem{{Severity: "Error", Code: "LinkMissing", GPU: "0000:26:00.0", Message: "no link back"}},
 	}}}
 	var b bytes.Buffer
 	if err := Topology(&b, &node); err != nil {

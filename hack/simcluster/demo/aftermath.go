@@ -93,7 +93,7 @@ func (a *Aftermath) takeNode(n *v1alpha1.CommNode, elapsed time.Duration) (lines
 	for _, p := range n.Status.Facts.Problems {
 		if p.Severity == v1alpha1.SeverityError {
 			a.Reported = elapsed
-			return append(lines, fmt.Sprintf("CommNode %s reports %s %s: %s", n.Name, p.Code, p.Subject, p.Message))
+			return append(lines, fmt.Sprintf("CommNode %s reports %s: %s", n.Name, strings.TrimSpace(p.Code+" "+p.Subject()), p.Message))
 		}
 	}
 	return lines
