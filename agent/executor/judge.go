@@ -183,8 +183,7 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 		if n := len(links.Culprits) - 1; n > 0 {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
-		seen, _, _ := strings.Cut(worst.Message, ";") //nolint:gocritic // renders: what to do next stands with the culprit
-		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s: %s%s", e.Node, worst.Kind, worst.Name, seen, more))
+		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s: %s%s", e.Node, worst.Kind, worst.Name, links.Seen, more))
 		return
 	}
 	below, unmeasured := checks.Of(j.Checks)

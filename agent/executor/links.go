@@ -57,6 +57,17 @@ func PairBandwidths(ranks []supervise.RankOutcome) []PairBandwidth {
 type LinkFindings struct {
 	Probe    *api.LinkProbe
 	Culprits []api.Culprit
+	// Seen is what was seen of the first culprit; its message has the next step, too.
+	Seen string
+}
+
+// add names a culprit.
+func (f *LinkFindings) add(c api.Culprit, seen, next string) {
+	if len(f.Culprits) == 0 {
+		f.Seen = seen
+	}
+	c.Message = seen + "; " + next
+	f.Culprits = append(f.Culprits, c)
 }
 
 // JudgeLinks holds each pair against the node's median pair. A pair below minPercent of it is slow; where most pairs of
@@ -74,8 +85,9 @@ func JudgeLinks(node string, pairs []PairBandwidth, pci []string, minPercent int
 		Slowest: linkName(slowest.Pair, pci)}}
 	for _, b := range pairs {
 		if b.WrongElements > 0 {
-			f.Culprits = append(f.Culprits, api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonWrongData,
-				Message: fmt.Sprintf("send and receive of %d bytes between the two GPUs gave %d wrong elements, expected none; drain the node and check the RAS counters of both GPUs", b.SizeBytes, b.WrongElements)})
+			f.add(api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonWrongData},
+				fmt.Sprintf("send and receive of %d bytes between the two GPUs gave %d wrong elements, expected none", b.SizeBytes, b.WrongElements),
+				"drain the node and check the RAS counters of both GPUs")
 		}
 	}
 	limit := median * int64(minPercent) / 100
@@ -94,16 +106,18 @@ func JudgeLinks(node string, pairs []PairBandwidth, pci []string, minPercent int
 		if n := len(slow[g]); n >= 2 && 2*n > total[g] {
 			slowGPU[g] = true
 			worst := slices.MinFunc(slow[g], func(a, b PairBandwidth) int { return int(min(max(a.BandwidthMBps-b.BandwidthMBps, -1), 1)) })
-			f.Culprits = append(f.Culprits, api.Culprit{Node: node, Kind: "GPU", Name: gpuName(g, pci), Reason: api.ReasonSlowGPU,
-				Message: fmt.Sprintf("%d of its %d links are slow: the slowest, %s, moves %s, %d %% of the node's median of %s, expected at least %d %%; drain the node and check clocks, power cap and RAS counters of this GPU",
-					n, total[g], linkName(worst.Pair, pci), units.Bandwidth(worst.BandwidthMBps), percent(worst.BandwidthMBps, median), units.Bandwidth(median), minPercent)})
+			f.add(api.Culprit{Node: node, Kind: "GPU", Name: gpuName(g, pci), Reason: api.ReasonSlowGPU},
+				fmt.Sprintf("%d of its %d links are slow: the slowest, %s, moves %s, %d %% of the node's median of %s, expected at least %d %%",
+					n, total[g], linkName(worst.Pair, pci), units.Bandwidth(worst.BandwidthMBps), percent(worst.BandwidthMBps, median), units.Bandwidth(median), minPercent),
+				"drain the node and check clocks, power cap and RAS counters of this GPU")
 		}
 	}
 	for _, b := range sorted { // the slowest first
 		if b.BandwidthMBps < limit && !slowGPU[b.A] && !slowGPU[b.B] {
-			f.Culprits = append(f.Culprits, api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonSlowLink,
-				Message: fmt.Sprintf("moves %s each way at %s, %d %% of the node's median pair of %s, expected at least %d %%; check the xGMI error counters of both GPUs and reseat or replace the faulty one",
-					units.Bandwidth(b.BandwidthMBps), units.Size(b.SizeBytes), percent(b.BandwidthMBps, median), units.Bandwidth(median), minPercent)})
+			f.add(api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonSlowLink},
+				fmt.Sprintf("moves %s each way at %s, %d %% of the node's median pair of %s, expected at least %d %%",
+					units.Bandwidth(b.BandwidthMBps), units.Size(b.SizeBytes), percent(b.BandwidthMBps, median), units.Bandwidth(median), minPercent),
+				"check the xGMI error counters of both GPUs and reseat or replace the faulty one")
 		}
 	}
 	return f
