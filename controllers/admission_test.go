@@ -35,7 +35,8 @@ func TestPreemptedNode(t *testing.T) {
 	preempt := func() {
 		pod := w.podOn(bad)
 		startPod(pod, bad, w.now.Add(-30*time.Second))
-		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget,
+			corev1.ConditionTrue, "PreemptionByScheduler")}
 		pod.DeletionTimestamp = decision.Stamp(w.now)
 		ct := w.commTask(bad)
 		ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictError, 0, w.now)
@@ -47,11 +48,13 @@ func TestPreemptedNode(t *testing.T) {
 	w.settle()
 	for retry := int32(0); ; retry++ {
 		a := w.commTask(bad).Spec.Run
-		if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonPreempted || a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Closed.HeldSeconds != 30 || a.Retries != retry {
+		if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonPreempted ||
+			a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Closed.HeldSeconds != 30 || a.Retries != retry {
 			t.Fatalf("retry %d: %+v, closed %+v", retry, a, a.Closed)
 		}
 		run := w.group.Status.Run
-		if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictSkipped || len(w.group.Status.Culprits) > 0 {
+		if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictSkipped ||
+			len(w.group.Status.Culprits) > 0 {
 			t.Fatalf("retry %d: run %+v, culprits %+v", retry, run, w.group.Status.Culprits)
 		}
 		delete(w.pods, a.PodName)
@@ -75,7 +78,8 @@ func TestPreemptedNode(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		w.settle()
 		next := w.group.Status.Run
-		if next.Number != run.Number+1 || next.Trigger != state.TriggerNodesChanged || w.podOn(bad) == nil || w.podOn(good) != nil && podstate.Alive(w.podOn(good)) {
+		if next.Number != run.Number+1 || next.Trigger != state.TriggerNodesChanged || w.podOn(bad) == nil ||
+			w.podOn(good) != nil && podstate.Alive(w.podOn(good)) {
 			t.Fatalf("retry %d: run %+v", retry, next)
 		}
 		preempt()
@@ -93,7 +97,8 @@ func TestReportBeforePreemption(t *testing.T) {
 	startPod(w.podOn(node), node, w.now)
 	ct := w.commTask(node)
 	ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
-	w.podOn(node).Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+	w.podOn(node).Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget,
+		corev1.ConditionTrue, "PreemptionByScheduler")}
 	w.settle()
 	if run := w.group.Status.Run; run.Verdict != v1alpha1.VerdictPass {
 		t.Errorf("run %+v", run)
@@ -117,7 +122,8 @@ func TestQueuedPod(t *testing.T) {
 	w.settle()
 	found := false
 	for _, c := range w.group.Status.Conditions {
-		found = found || c.Type == v1alpha1.ConditionRunning && strings.Contains(c.Message, "Kueue's admission in queue gpus")
+		found = found || c.Type == v1alpha1.ConditionRunning &&
+			strings.Contains(c.Message, "Kueue's admission in queue gpus")
 	}
 	if !found || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
 		t.Fatalf("while it is queued: %+v", w.group.Status.Conditions)
@@ -126,7 +132,8 @@ func TestQueuedPod(t *testing.T) {
 	w.now = pod.CreationTimestamp.Add(1800 * time.Second)
 	w.reportFacts()
 	w.settle()
-	if a := w.commTask(node).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonWaitingForQueue || a.Closed.Verdict != v1alpha1.VerdictSkipped {
+	if a := w.commTask(node).Spec.Run; a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonWaitingForQueue ||
+		a.Closed.Verdict != v1alpha1.VerdictSkipped {
 		t.Fatalf("after its time: %+v", a.Closed)
 	}
 	// What the start deadline counts from.
@@ -136,7 +143,8 @@ func TestQueuedPod(t *testing.T) {
 	if got := podstate.StartDeadline(&admitted, policy); !got.Equal(created.Add(2400 * time.Second)) {
 		t.Errorf("admitted, with no place yet: %s after its creation", got.Sub(created))
 	}
-	admitted.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created.Add(700 * time.Second))}}
+	admitted.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(created.Add(700 * time.Second))}}
 	if got := podstate.StartDeadline(&admitted, policy); !got.Equal(created.Add(1300 * time.Second)) {
 		t.Errorf("with a place after 700 s: %s after its creation", got.Sub(created))
 	}
@@ -151,7 +159,8 @@ func TestQueuedPod(t *testing.T) {
 func inQueue(t *testing.T, nodes int, taken int32, holders map[string]string) *groupWorld {
 	t.Helper()
 	w := newGroupWorld(t, nodes, faults{}, func(g *state.Group) {
-		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.Run.QueueName, g.Spec.Members.MinMembers = taken, v1alpha1.NodeUseIdle, "gpus", 2
+		g.Spec.RanksPerNode, g.Spec.Run.Nodes, g.Spec.Run.QueueName, g.Spec.Members.MinMembers = taken,
+			v1alpha1.NodeUseIdle, "gpus", 2
 	})
 	w.playNodes()
 	w.holders = holders
@@ -167,7 +176,8 @@ func (w *groupWorld) stageInQueue() (pods int, marks map[string]bool) {
 	for _, pod := range w.pods {
 		if ofGroupStage(pod) {
 			pods++
-			marks[strings.Join([]string{pod.Labels[podstate.QueueLabel], pod.Labels[podstate.PodGroupLabel], pod.Annotations[podstate.PodGroupCountAnnotation], pod.Annotations[podstate.NotRetriableAnnotation],
+			marks[strings.Join([]string{pod.Labels[podstate.QueueLabel], pod.Labels[podstate.PodGroupLabel],
+				pod.Annotations[podstate.PodGroupCountAnnotation], pod.Annotations[podstate.NotRetriableAnnotation],
 				pod.Annotations[podstate.RoleHashAnnotation]}, " ")] = true
 		}
 	}
@@ -184,7 +194,8 @@ func TestStageIsQueuedTogether(t *testing.T) {
 		t.Fatalf("%d pods, marks %v", pods, marks)
 	}
 	for mark := range marks {
-		if parts := strings.Split(mark, " "); parts[0] != "gpus" || parts[1] == "" || parts[2] != "20" || parts[3] != "false" || len(parts[4]) != 8 {
+		if parts := strings.Split(mark, " "); parts[0] != "gpus" || parts[1] == "" || parts[2] != "20" ||
+			parts[3] != "false" || len(parts[4]) != 8 {
 			t.Errorf("marks %q", mark)
 		}
 	}
@@ -211,7 +222,8 @@ func TestBusyMemberOfAQueuedStage(t *testing.T) {
 			w.settle()
 		}
 		pods, marks := w.stageInQueue()
-		if span := w.span(); pods != want || len(marks) != 1 || span.Stage != v1alpha1.StageWaitingForMembers || int(span.Present) != want {
+		if span := w.span(); pods != want || len(marks) != 1 || span.Stage != v1alpha1.StageWaitingForMembers ||
+			int(span.Present) != want {
 			t.Fatalf("%s: %d pods, marks %v, span %+v", name, pods, marks, span)
 		}
 		for mark := range marks {
@@ -219,7 +231,8 @@ func TestBusyMemberOfAQueuedStage(t *testing.T) {
 				t.Errorf("%s: marks %q", name, mark)
 			}
 		}
-		if !getsFree && (!slices.Equal(w.span().Left, []string{"n00002"}) || !strings.Contains(w.span().Message, "prod/train (4)")) {
+		if !getsFree && (!slices.Equal(w.span().Left, []string{"n00002"}) ||
+			!strings.Contains(w.span().Message, "prod/train (4)")) {
 			t.Errorf("%s: span %+v", name, w.span())
 		}
 	}
@@ -230,7 +243,8 @@ func TestQueuedStageTellsWhosePodIsMissing(t *testing.T) {
 	w := inQueue(t, 4, 8, nil)
 	for name, pod := range w.pods {
 		if ofGroupStage(pod) {
-			if pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}; pod.Labels[v1alpha1.LabelNode] == "n00003" {
+			if pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{
+				{Name: "kueue.x-k8s.io/admission"}}; pod.Labels[v1alpha1.LabelNode] == "n00003" {
 				delete(w.pods, name)
 			}
 		}

@@ -24,10 +24,12 @@ const (
 
 // abWorld is a group of three with a finished run of all four collectives from 1 KiB to 64 MiB, in which each variant
 // takes the given percent of Baseline's time.
-func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Variant, c v1alpha1.Collective, size int64) int64) *world {
+func abWorld(change func(*v1alpha1.CommGroupSpec),
+	percent func(v v1alpha1.Variant, c v1alpha1.Collective, size int64) int64) *world {
 	group := testkit.Group()
 	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
-	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
+	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather,
+		v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 	group.Spec.Benchmark.MaxSizeBytes = 64 * mib
 	group.Spec.Publish.Choice = v1alpha1.PublishWhereWorthIt
 	if change != nil {
@@ -39,19 +41,25 @@ func abWorld(change func(*v1alpha1.CommGroupSpec), percent func(v v1alpha1.Varia
 	w.runAll(300_000)
 	for _, ct := range w.commTasks {
 		r := ct.Status.Run
-		r.Environment = []v1alpha1.EnvVar{{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}, {Name: "RCCL_DDA_NRANKS", Value: "8"}, {Name: "RCCL_ENABLE_DDA_ALL_REDUCE", Value: "1"}, {Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"}}
+		r.Environment = []v1alpha1.EnvVar{{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"},
+			{Name: "RCCL_DDA_NRANKS", Value: "8"}, {Name: "RCCL_ENABLE_DDA_ALL_REDUCE", Value: "1"},
+			{Name: "RCCL_LOW_PRECISION_ENABLE", Value: "1"}}
 		r.Settings = nil
 		for _, c := range group.Spec.Benchmark.Collectives {
 			var fp8Warnings []string
 			usable := v1alpha1.ResultsUsable
-			dda := v1alpha1.SettingStatus{Name: "dda." + string(c), Requested: "Preferred", Effective: v1alpha1.EffectiveNotInEffect, Reason: v1alpha1.SettingReasonNotBuilt, Verified: v1alpha1.VerifiedUnknown}
+			dda := v1alpha1.SettingStatus{Name: "dda." + string(c), Requested: "Preferred",
+				Effective: v1alpha1.EffectiveNotInEffect, Reason: v1alpha1.SettingReasonNotBuilt,
+				Verified: v1alpha1.VerifiedUnknown}
 			if c == v1alpha1.AllToAll {
 				fp8Warnings, usable = []string{v1alpha1.WarningOverflow}, v1alpha1.ResultsNotUsable
 			}
 			if c == v1alpha1.AllReduce {
 				dda.Effective, dda.Verified = v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed
 			}
-			fp8 := v1alpha1.SettingStatus{Name: "lowPrecision." + string(c), Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed, Usable: usable, Warnings: fp8Warnings}
+			fp8 := v1alpha1.SettingStatus{Name: "lowPrecision." + string(c), Requested: "Preferred",
+				Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed, Usable: usable,
+				Warnings: fp8Warnings}
 			r.Settings = append(r.Settings, dda, fp8)
 		}
 		for i := range r.Results {
@@ -105,24 +113,34 @@ func (w *world) advice(name string) *v1alpha1.SettingAdvice {
 func TestAdvice(t *testing.T) {
 	w := abWorld(nil, asMeasured)
 	for name, want := range map[string]v1alpha1.SettingAdvice{
-		"dda.AllReduce/BFloat16": {State: v1alpha1.WorthMixed, Recommend: "dda.allReduceTreeMaxBytes=1048576", MemoryBytes: ptr.To(32 * mib),
-			Bands: []v1alpha1.GainBand{{MinBytes: kib, MaxBytes: mib, Outcome: "Wins", MedianGainPercent: 40}, {MinBytes: 4 * mib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -10}}},
-		"lowPrecision.AllReduce/BFloat16": {State: v1alpha1.WorthYes, Recommend: "on", MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
-			Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 18}}},
-		"lowPrecision.AllGather/BFloat16": {State: v1alpha1.WorthMixed, Recommend: "off", MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
-			Bands: []v1alpha1.GainBand{{MinBytes: kib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -66}, {MinBytes: 64 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 25}}},
-		"lowPrecision.ReduceScatter/BFloat16": {State: v1alpha1.WorthMixed, Recommend: "off", MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
-			Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -12}, {MinBytes: 64 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 25}}},
+		"dda.AllReduce/BFloat16": {State: v1alpha1.WorthMixed,
+			Recommend: "dda.allReduceTreeMaxBytes=1048576", MemoryBytes: ptr.To(32 * mib),
+			Bands: []v1alpha1.GainBand{{MinBytes: kib, MaxBytes: mib, Outcome: "Wins", MedianGainPercent: 40},
+				{MinBytes: 4 * mib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -10}}},
+		"lowPrecision.AllReduce/BFloat16": {State: v1alpha1.WorthYes, Recommend: "on", MemoryBytes: ptr.To(2304 * mib),
+			ErrorPPM: ptr.To[int64](62_500), Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 64 * mib,
+				Outcome: "Wins", MedianGainPercent: 18}}},
+		"lowPrecision.AllGather/BFloat16": {State: v1alpha1.WorthMixed, Recommend: "off",
+			MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
+			Bands: []v1alpha1.GainBand{{MinBytes: kib, MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -66},
+				{MinBytes: 64 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 25}}},
+		"lowPrecision.ReduceScatter/BFloat16": {State: v1alpha1.WorthMixed, Recommend: "off",
+			MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
+			Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib,
+				MaxBytes: 16 * mib, Outcome: "Loses", MedianGainPercent: -12},
+				{MinBytes: 64 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 25}}},
 		// However fast: it lost values.
-		"lowPrecision.AllToAll/BFloat16": {State: v1alpha1.WorthNo, Recommend: "off", MemoryBytes: ptr.To(2304 * mib), ErrorPPM: ptr.To[int64](62_500),
-			Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 64 * mib, Outcome: "Wins", MedianGainPercent: 18}}},
+		"lowPrecision.AllToAll/BFloat16": {State: v1alpha1.WorthNo, Recommend: "off", MemoryBytes: ptr.To(2304 * mib),
+			ErrorPPM: ptr.To[int64](62_500), Bands: []v1alpha1.GainBand{{MinBytes: 16 * mib, MaxBytes: 64 * mib,
+				Outcome: "Wins", MedianGainPercent: 18}}},
 	} {
 		got := w.advice(name)
 		if got == nil {
 			t.Errorf("no advice on %s among %d", name, len(w.group.Status.Advice))
 			continue
 		}
-		if got.State != want.State || got.Recommend != want.Recommend || !slices.Equal(got.Bands, want.Bands) || ptr.Deref(got.MemoryBytes, -1) != *want.MemoryBytes ||
+		if got.State != want.State || got.Recommend != want.Recommend ||
+			!slices.Equal(got.Bands, want.Bands) || ptr.Deref(got.MemoryBytes, -1) != *want.MemoryBytes ||
 			ptr.Deref(got.ErrorPPM, -1) != ptr.Deref(want.ErrorPPM, -1) || got.Message == "" || len(got.Message) > 512 {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -133,18 +151,22 @@ func TestAdvice(t *testing.T) {
 
 	// Errors with random data count, too, and a second run takes nothing away while it is going on.
 	for _, ct := range w.commTasks {
-		ct.Status.Run.DataErrors = []v1alpha1.DataErrors{{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
-			Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, SizeBytes: []int64{16 * mib}, MaxErrorPPM: []int64{82_900}, MeanErrorPPM: []int64{1}, CheckedElements: []int64{1}}}
+		ct.Status.Run.DataErrors = []v1alpha1.DataErrors{{Variant: v1alpha1.VariantLowPrecision,
+			Datatype: v1alpha1.BFloat16, Data: v1alpha1.DataGradients,
+			Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, SizeBytes: []int64{16 * mib},
+			MaxErrorPPM: []int64{82_900}, MeanErrorPPM: []int64{1}, CheckedElements: []int64{1}}}
 	}
 	w.settle()
-	if got := w.advice("lowPrecision.AllReduce/BFloat16"); ptr.Deref(got.ErrorPPM, 0) != 82_900 || !strings.Contains(got.Message, "8.29 %") {
+	if got := w.advice("lowPrecision.AllReduce/BFloat16"); ptr.Deref(got.ErrorPPM, 0) != 82_900 ||
+		!strings.Contains(got.Message, "8.29 %") {
 		t.Errorf("%+v", got)
 	}
 	before := w.group.Status.Advice
 	w.request("now")
 	w.step()
 	w.step()
-	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseRunning || len(w.group.Status.Advice) != len(before) {
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseRunning ||
+		len(w.group.Status.Advice) != len(before) {
 		t.Errorf("run %+v with %d entries", run, len(w.group.Status.Advice))
 	}
 }
@@ -160,8 +182,10 @@ func TestAdviceNeedsNumbers(t *testing.T) {
 			for i := range ct.Status.Run.Results {
 				r := &ct.Status.Run.Results[i]
 				if at := slices.Index(r.SizeBytes, 4*mib); r.Variant == v1alpha1.VariantDDA && at >= 0 {
-					r.SizeBytes, r.LatencyNanoseconds = slices.Delete(r.SizeBytes, at, at+1), slices.Delete(r.LatencyNanoseconds, at, at+1)
-					r.BusBandwidthMBps, r.NoisePercent = slices.Delete(r.BusBandwidthMBps, at, at+1), slices.Delete(r.NoisePercent, at, at+1)
+					r.SizeBytes, r.LatencyNanoseconds = slices.Delete(r.SizeBytes, at, at+1),
+						slices.Delete(r.LatencyNanoseconds, at, at+1)
+					r.BusBandwidthMBps, r.NoisePercent = slices.Delete(r.BusBandwidthMBps, at, at+1),
+						slices.Delete(r.NoisePercent, at, at+1)
 				}
 			}
 		}
@@ -176,7 +200,8 @@ func TestAdviceNeedsNumbers(t *testing.T) {
 		t.Errorf("left out: %+v", a)
 	}
 	drop(v1alpha1.VerdictInconclusive)
-	if a := w.advice(name); a.State != v1alpha1.WorthUnknown || a.Recommend != "" || !strings.Contains(a.Message, "4 MiB") {
+	if a := w.advice(name); a.State != v1alpha1.WorthUnknown || a.Recommend != "" ||
+		!strings.Contains(a.Message, "4 MiB") {
 		t.Errorf("not measured: %+v", a)
 	}
 	w.commTask("n00001").Status.Run.Library.Flavor = "rccl-dda"
@@ -195,7 +220,8 @@ func TestPublishWhereWorthIt(t *testing.T) {
 		return m
 	}
 	ddaTo := func(tree string) map[string]string {
-		return map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": tree}
+		return map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1",
+			"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": tree}
 	}
 	fp8On := func(m map[string]string, on ...string) map[string]string {
 		m[fp8] = "0"
@@ -222,31 +248,59 @@ func TestPublishWhereWorthIt(t *testing.T) {
 		reason  string
 		words   []string // of rccl.conf, or of the condition where nothing is published
 	}{
-		"the winning band": {nil, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE")), v1alpha1.ReasonResultsNotUsable, []string{
-			"# FP8 gave NaN, infinite or clipped values with AllToAll (Overflow): it is off here for them\n",
-			"# FP8 is on for AllReduce, for 2.25 GiB"}},
-		"the winning band, loss accepted": {accept, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE", "ALLTOALL")), v1alpha1.ReasonResultsNotUsable, []string{
-			"# FP8 gave NaN, infinite or clipped values with AllToAll (Overflow): it is on here for them all the same, since publish.acceptedLosses has Overflow\n",
-			"# DDA is on: it ends at 1 MiB, since AllReduce BFloat16 is slower above, for 32 MiB of device memory a rank and communicator.",
-			"#   AllReduce BFloat16: 40 % less time from 1 KiB to 1 MiB, 10 % more time from 4 MiB to 16 MiB; below 1 KiB nothing is proven.",
-			"# FP8 is on for AllReduce, AllToAll, for 2.25 GiB of device memory a rank and communicator, and 128 MiB more for each rank over 8; over several nodes it was not measured.",
-			"#   AllToAll BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; accepted by the spec: values beyond FP8's range became NaN or infinite, or were clipped (Overflow); above 64 MiB nothing is proven.",
-			"#   AllReduce BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; above 64 MiB nothing is proven.",
-			"# FP8 is off for AllGather: AllGather BFloat16 takes 66 % more time at 1 KiB, where it goes peer to peer while FP8 is on.",
-			"# FP8 is off for ReduceScatter: ReduceScatter BFloat16 takes 12 % more time at 16 MiB."}},
-		"nothing is worth it: off by their variables": {nil, slower, with(fp8On(map[string]string{dda: "0"})), v1alpha1.ReasonResultsNotUsable,
-			[]string{"# DDA is off: AllReduce BFloat16 is slower than Baseline already at the smallest measured size.", "# Nothing of what was asked for is both confirmed and worth it: these are the variables of Baseline."}},
-		"all of it": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.DDA.AllReduceFlatMaxBytes = ptr.To(64 * kib) }, faster,
-			with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES": "65536", fp8: "1"}), v1alpha1.ReasonResultsNotUsable, []string{"the largest size that was measured"}},
+		"the winning band": {nil, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE")),
+			v1alpha1.ReasonResultsNotUsable, []string{
+				"# FP8 gave NaN, infinite or clipped values with AllToAll (Overflow): it is off here for them\n",
+				"# FP8 is on for AllReduce, for 2.25 GiB"}},
+		"the winning band, loss accepted": {accept, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE", "ALLTOALL")),
+			v1alpha1.ReasonResultsNotUsable, []string{
+				"# FP8 gave NaN, infinite or clipped values with AllToAll (Overflow): it is on here for them all the " +
+					"same, since publish.acceptedLosses has Overflow\n",
+				"# DDA is on: it ends at 1 MiB, since AllReduce BFloat16 is slower above, for 32 MiB of device " +
+					"memory a rank and communicator.",
+				"#   AllReduce BFloat16: 40 % less time from 1 KiB to 1 MiB, 10 % more time from 4 MiB to 16 MiB; " +
+					"below 1 KiB nothing is proven.",
+				"# FP8 is on for AllReduce, AllToAll, for 2.25 GiB of device memory a rank and communicator, " +
+					"and 128 MiB more for each rank over 8; over several nodes it was not measured.",
+				"#   AllToAll BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; accepted " +
+					"by the spec: values beyond FP8's range became NaN or infinite, or were clipped (Overflow); " +
+					"above 64 MiB nothing is proven.",
+				"#   AllReduce BFloat16: 18 % less time from 16 MiB to 64 MiB, for an error of up to 6.25 %; " +
+					"above 64 MiB nothing is proven.",
+				"# FP8 is off for AllGather: AllGather BFloat16 takes 66 % more time at 1 KiB, where it goes peer to " +
+					"peer while FP8 is on.",
+				"# FP8 is off for ReduceScatter: ReduceScatter BFloat16 takes 12 % more time at 16 MiB."}},
+		"nothing is worth it: off by their variables": {nil, slower,
+			with(fp8On(map[string]string{dda: "0"})), v1alpha1.ReasonResultsNotUsable,
+			[]string{"# DDA is off: AllReduce BFloat16 is slower than Baseline already at the smallest measured size.",
+				"# Nothing of what was asked for is both confirmed and worth it: these are the " +
+					"variables of Baseline."}},
+		"all of it": {func(s *v1alpha1.CommGroupSpec) {
+			accept(s)
+			s.DDA.AllReduceFlatMaxBytes = ptr.To(64 * kib)
+		}, faster, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1",
+			"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES": "65536", fp8: "1"}),
+			v1alpha1.ReasonResultsNotUsable, []string{"the largest size that was measured"}},
 		"as requested": {func(s *v1alpha1.CommGroupSpec) { s.Publish.Choice = v1alpha1.PublishAsRequested }, slower,
-			with(fp8On(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1"}, "ALLREDUCE", "ALLGATHER", "REDUCESCATTER")), v1alpha1.ReasonResultsNotUsable, nil},
-		"as requested, loss accepted": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.Publish.Choice = v1alpha1.PublishAsRequested }, slower,
-			with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", fp8: "1"}), v1alpha1.ReasonResultsNotUsable, nil},
-		"FP8 required and not usable": {func(s *v1alpha1.CommGroupSpec) { s.LowPrecision.Mode = v1alpha1.FeatureRequired }, faster, nil, v1alpha1.ReasonResultsNotUsable,
+			with(fp8On(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1"}, "ALLREDUCE", "ALLGATHER",
+				"REDUCESCATTER")), v1alpha1.ReasonResultsNotUsable, nil},
+		"as requested, loss accepted": {func(s *v1alpha1.CommGroupSpec) {
+			accept(s)
+			s.Publish.Choice = v1alpha1.PublishAsRequested
+		}, slower, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", fp8: "1"}),
+			v1alpha1.ReasonResultsNotUsable, nil},
+		"FP8 required and not usable": {func(s *v1alpha1.CommGroupSpec) {
+			s.LowPrecision.Mode = v1alpha1.FeatureRequired
+		}, faster, nil, v1alpha1.ReasonResultsNotUsable,
 			[]string{"lowPrecision.mode is Required", "publish.acceptedLosses to [Overflow]"}},
-		"required and slower":     {required, slower, nil, v1alpha1.ReasonNotWorthIt, []string{"dda.mode is Required", "publish.choice"}},
-		"required and faster":     {required, faster, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1", "RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", fp8: "0"}), v1alpha1.ReasonPublished, nil},
-		"FP8 required and slower": {func(s *v1alpha1.CommGroupSpec) { accept(s); s.LowPrecision.Mode = v1alpha1.FeatureRequired }, asMeasured, nil, v1alpha1.ReasonNotWorthIt, []string{"lowPrecision.mode is Required"}},
+		"required and slower": {required, slower, nil, v1alpha1.ReasonNotWorthIt,
+			[]string{"dda.mode is Required", "publish.choice"}},
+		"required and faster": {required, faster, with(map[string]string{dda: "8", "RCCL_ENABLE_DDA_ALL_REDUCE": "1",
+			"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES": "16777216", fp8: "0"}), v1alpha1.ReasonPublished, nil},
+		"FP8 required and slower": {func(s *v1alpha1.CommGroupSpec) {
+			accept(s)
+			s.LowPrecision.Mode = v1alpha1.FeatureRequired
+		}, asMeasured, nil, v1alpha1.ReasonNotWorthIt, []string{"lowPrecision.mode is Required"}},
 		"FP8 required where it is worth": {func(s *v1alpha1.CommGroupSpec) {
 			s.LowPrecision.Mode, s.LowPrecision.Collectives = v1alpha1.FeatureRequired, []string{"AllReduce"}
 		}, asMeasured, with(fp8On(ddaTo("1048576"), "ALLREDUCE")), v1alpha1.ReasonPublished, nil},
@@ -284,7 +338,8 @@ func TestPublishWhereWorthIt(t *testing.T) {
 			}
 			w.group.Generation++ // no run has proven anything for it yet
 			w.settle()
-			if c := groupCondition(&w.group.Status, v1alpha1.ConditionSettingsPublished); c.Reason == v1alpha1.ReasonConfigMapChanged {
+			if c := groupCondition(&w.group.Status,
+				v1alpha1.ConditionSettingsPublished); c.Reason == v1alpha1.ReasonConfigMapChanged {
 				t.Errorf("what was published reads as changed: %+v", c)
 			}
 		})
@@ -307,20 +362,28 @@ func TestUnmeasuredIsNotPublished(t *testing.T) {
 		fp8, off []string
 		words    []string
 	}{
-		"large sizes only": {sizes(64*mib, 64*mib), "", []string{"ALLREDUCE", "REDUCESCATTER", "ALLTOALL"}, []string{"ALLGATHER"},
-			[]string{"FP8 is off for AllGather: no AllGather BFloat16 below 16 MiB was measured", "AllReduce BFloat16: 30 % less time at 64 MiB, for an error", "below 64 MiB and above 64 MiB nothing is proven"}},
-		"one size at DDA's end": {sizes(16*mib, 16*mib), "0", []string{"ALLREDUCE"}, []string{"ALLGATHER"}, []string{"DDA is off: AllReduce BFloat16 was measured from 16 MiB on, and not by its flat path"}},
-		"small sizes, too":      {sizes(mib/16, 64*mib), "8", nil, nil, []string{"FP8 is on for AllReduce, AllGather", "below 64 KiB nothing is proven"}},
+		"large sizes only": {sizes(64*mib, 64*mib), "", []string{"ALLREDUCE", "REDUCESCATTER", "ALLTOALL"},
+			[]string{"ALLGATHER"}, []string{"FP8 is off for AllGather: no AllGather BFloat16 below 16 MiB was measured",
+				"AllReduce BFloat16: 30 % less time at 64 MiB, for an error",
+				"below 64 MiB and above 64 MiB nothing is proven"}},
+		"one size at DDA's end": {sizes(16*mib, 16*mib), "0", []string{"ALLREDUCE"}, []string{"ALLGATHER"},
+			[]string{"DDA is off: AllReduce BFloat16 was measured from 16 MiB on, and not by its flat path"}},
+		"small sizes, too": {sizes(mib/16, 64*mib), "8", nil, nil,
+			[]string{"FP8 is on for AllReduce, AllGather", "below 64 KiB nothing is proven"}},
 		"jobs over nodes": {nil, "8", nil, []string{"ALLREDUCE", "ALLGATHER", "REDUCESCATTER", "ALLTOALL"},
-			[]string{"FP8 is off for AllReduce: it was measured within one node only, and jobs of this group are over several"}},
+			[]string{"FP8 is off for AllReduce: it was measured within one node only, and jobs of this group " +
+				"are over several"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := abWorld(tc.change, faster)
 			if name == "jobs over nodes" { // as if the stage over them had passed, too
 				spec := &w.group.Spec
 				spec.Span = v1alpha1.SpanGroup
-				_, worth := settings.Worth(settings.WorthInput{Spec: spec, Run: finishedRun(w), Outcomes: reportsOf(w), Settings: settings.Aggregate(reportsOf(w))})
-				in := publish.Input{Now: w.now, Group: w.group, Run: finishedRun(w), Outcomes: reportsOf(w), Settings: settings.Aggregate(reportsOf(w)), Origin: v1alpha1.OriginHardware, Certain: true, Worth: worth}
+				_, worth := settings.Worth(settings.WorthInput{Spec: spec, Run: finishedRun(w), Outcomes: reportsOf(w),
+					Settings: settings.Aggregate(reportsOf(w))})
+				in := publish.Input{Now: w.now, Group: w.group, Run: finishedRun(w), Outcomes: reportsOf(w),
+					Settings: settings.Aggregate(reportsOf(w)), Origin: v1alpha1.OriginHardware,
+					Certain: true, Worth: worth}
 				w.configMap = publish.Decide(in).ConfigMap
 			}
 			got := w.configMap.Data
@@ -386,10 +449,12 @@ func TestHazardIsNotRecommended(t *testing.T) {
 		if padded {
 			want, enabled = "on", "1"
 		}
-		if a.Recommend != want || !strings.Contains(a.Message, "(TailHazard)") || w.configMap.Data["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != enabled {
+		if a.Recommend != want || !strings.Contains(a.Message, "(TailHazard)") ||
+			w.configMap.Data["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != enabled {
 			t.Errorf("padded %t: %+v, published %v", padded, a, w.configMap.Data)
 		}
-		if other := w.advice("lowPrecision.AllToAll/BFloat16"); other.Recommend != "off" || !strings.Contains(other.Message, "(Overflow)") {
+		if other := w.advice("lowPrecision.AllToAll/BFloat16"); other.Recommend != "off" ||
+			!strings.Contains(other.Message, "(Overflow)") {
 			t.Errorf("%+v", other)
 		}
 	}
@@ -401,7 +466,8 @@ func TestUnconfirmedIsNotPublished(t *testing.T) {
 	w.commTask("n00002").Status.Run.Settings[0].Verified = v1alpha1.VerifiedNotConfirmed
 	w.commTask("n00002").Status.Run.Settings[1].Verified = v1alpha1.VerifiedNotConfirmed
 	w.settle()
-	if got := w.configMap.Data; got["RCCL_DDA_NRANKS"] != "0" || got["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != "0" || !strings.Contains(got["rccl.conf"], "DDA is off: the run did not confirm it") ||
+	if got := w.configMap.Data; got["RCCL_DDA_NRANKS"] != "0" || got["RCCL_LOW_PRECISION_ENABLE_ALLREDUCE"] != "0" ||
+		!strings.Contains(got["rccl.conf"], "DDA is off: the run did not confirm it") ||
 		!strings.Contains(got["rccl.conf"], "FP8 is off for AllReduce: the run did not confirm it") {
 		t.Errorf("%v", got)
 	}
@@ -430,7 +496,8 @@ func TestTheHashIsOfTheSettings(t *testing.T) {
 // TestStatusWithAdviceStaysSmall: advice gives way like everything else.
 func TestStatusWithAdviceStaysSmall(t *testing.T) {
 	w := abWorld(func(s *v1alpha1.CommGroupSpec) {
-		s.Benchmark.Datatypes = []v1alpha1.Datatype{v1alpha1.BFloat16, v1alpha1.Float32, v1alpha1.Float16, v1alpha1.Float64, v1alpha1.Int32, v1alpha1.Int8}
+		s.Benchmark.Datatypes = []v1alpha1.Datatype{v1alpha1.BFloat16, v1alpha1.Float32, v1alpha1.Float16,
+			v1alpha1.Float64, v1alpha1.Int32, v1alpha1.Int8}
 		s.Benchmark.SizeFactor = 2
 	}, func(_ v1alpha1.Variant, _ v1alpha1.Collective, size int64) int64 { return 80 + size/kib%3*20 })
 	if n := len(w.group.Status.Advice); n < 15 {
@@ -442,7 +509,8 @@ func TestStatusWithAdviceStaysSmall(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionSettingsPublished); len(c.Message) > 4000 {
+	if c := meta.FindStatusCondition(w.group.Status.Conditions,
+		v1alpha1.ConditionSettingsPublished); len(c.Message) > 4000 {
 		t.Errorf("a message of %d bytes", len(c.Message))
 	}
 }

@@ -37,17 +37,20 @@ func TestARefusedWriteKeepsTheWakeUp(t *testing.T) {
 		want   time.Duration
 		fails  bool
 	}{
-		"nothing":                           {},
-		"a wake-up":                         {wakeIn: time.Hour, want: time.Hour},
-		"a wake-up that is due":             {wakeIn: -time.Second, want: minWake},
-		"refused, no wake-up":               {err: errQuota, want: refusedRetry},
-		"refused, a later wake-up":          {err: errQuota, wakeIn: time.Hour, want: refusedRetry},
-		"refused, an earlier wake-up":       {err: errQuota, wakeIn: 20 * time.Second, want: 20 * time.Second},
-		"refused, a wake-up that is due":    {err: errQuota, wakeIn: -time.Second, want: minRefusedRetry},
-		"several refused":                   {err: errors.Join(fmt.Errorf("write x: %w", errQuota), fmt.Errorf("%w: CommTask y", errTaken)), want: refusedRetry},
-		"a refused closure":                 {err: fmt.Errorf("write: %w", closureError(errQuota)), wakeIn: 5 * time.Second, want: 5 * time.Second},
-		"a closure without an answer":       {err: closureError(errors.New("connection refused")), fails: true},
-		"refused, and one without answer":   {err: errors.Join(errQuota, errors.New("connection refused")), wakeIn: time.Second, fails: true},
+		"nothing":                        {},
+		"a wake-up":                      {wakeIn: time.Hour, want: time.Hour},
+		"a wake-up that is due":          {wakeIn: -time.Second, want: minWake},
+		"refused, no wake-up":            {err: errQuota, want: refusedRetry},
+		"refused, a later wake-up":       {err: errQuota, wakeIn: time.Hour, want: refusedRetry},
+		"refused, an earlier wake-up":    {err: errQuota, wakeIn: 20 * time.Second, want: 20 * time.Second},
+		"refused, a wake-up that is due": {err: errQuota, wakeIn: -time.Second, want: minRefusedRetry},
+		"several refused": {err: errors.Join(fmt.Errorf("write x: %w", errQuota),
+			fmt.Errorf("%w: CommTask y", errTaken)), want: refusedRetry},
+		"a refused closure": {err: fmt.Errorf("write: %w", closureError(errQuota)),
+			wakeIn: 5 * time.Second, want: 5 * time.Second},
+		"a closure without an answer": {err: closureError(errors.New("connection refused")), fails: true},
+		"refused, and one without answer": {err: errors.Join(errQuota, errors.New("connection refused")),
+			wakeIn: time.Second, fails: true},
 		"a conflict":                        {err: conflict, fails: true},
 		"refused, and a conflict behind it": {err: errors.Join(errQuota, conflict), fails: true},
 		"a read that is old":                {err: closureError(conflict), fails: true},
@@ -75,13 +78,15 @@ func failWrites(r *CommGroupReconciler, fails func(verb string, o client.Object)
 			}
 			return c.Create(ctx, o, opts...)
 		},
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration,
+			opts ...client.ApplyOption) error {
 			if err := fails("apply", nil); err != nil {
 				return err
 			}
 			return c.Apply(ctx, o, opts...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			opts ...client.PatchOption) error {
 			if err := fails("patch", o); err != nil {
 				return err
 			}
@@ -93,7 +98,8 @@ func failWrites(r *CommGroupReconciler, fails func(verb string, o client.Object)
 			}
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object,
+			opts ...client.SubResourceUpdateOption) error {
 			if err := fails(sub, o); err != nil {
 				return err
 			}
@@ -189,9 +195,14 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 		"settings":                     {finished, isConfigMap, false, 0, 0},
 		"the run":                      {aboutToRun, isCommRun, false, 0, 0},
 		"results":                      {lastReport, isCommRun, false, 0, 0},
-		"marks":                        {finished, func(verb string, o client.Object) bool { _, ok := o.(*corev1.Node); return ok && verb == "patch" }, false, 0, 0},
-		"the closure":                  {podIsGone, isClosure, false, 0, 0},
-		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool { return isClosure(verb, o) || isGroupStatus(verb, o) }, true, 0, 1},
+		"marks": {finished, func(verb string, o client.Object) bool {
+			_, ok := o.(*corev1.Node)
+			return ok && verb == "patch"
+		}, false, 0, 0},
+		"the closure": {podIsGone, isClosure, false, 0, 0},
+		"the closure that ends the run, and the status": {podIsGone, func(verb string, o client.Object) bool {
+			return isClosure(verb, o) || isGroupStatus(verb, o)
+		}, true, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var over atomic.Bool
@@ -220,7 +231,8 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 				}
 				testkit.WantRefusedResult(t, result.RequeueAfter, err)
 				if first && free.RequeueAfter > 0 && result.RequeueAfter > max(minRefusedRetry, free.RequeueAfter) {
-					t.Errorf("the next reconcile comes after %s; without the refusal it comes after %s", result.RequeueAfter, free.RequeueAfter)
+					t.Errorf("the next reconcile comes after %s; without the refusal it comes after %s",
+						result.RequeueAfter, free.RequeueAfter)
 				}
 				first = false
 			}
@@ -233,7 +245,8 @@ func TestRefusedWritesKeepTheTimers(t *testing.T) {
 			}
 			over.Store(true)
 			_, err := r.Reconcile(t.Context(), req)
-			if late, again := sentEvents(r); err != nil || tc.status && (len(late) == 0 || len(ofRun)+len(again) != tc.withLater) {
+			if late, again := sentEvents(r); err != nil ||
+				tc.status && (len(late) == 0 || len(ofRun)+len(again) != tc.withLater) {
 				t.Errorf("once nothing is refused: %v, events %q, of the run %q and before %q", err, late, again, ofRun)
 			}
 		})
@@ -296,18 +309,22 @@ func TestRefusedCleanUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			live.Finalizers = []string{v1alpha1.Finalizer}
-			if err := errors.Join(r.Client.Update(t.Context(), &live), r.Client.Delete(t.Context(), &live)); err != nil {
+			if err := errors.Join(r.Client.Update(t.Context(), &live),
+				r.Client.Delete(t.Context(), &live)); err != nil {
 				t.Fatal(err)
 			}
-			r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(time.Hour)) // the fake API server's clock is the real one
+			// the fake API server's clock is the real one
+			r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(time.Hour))
 		}, "patch", 0},
 	} {
-		for failed, failure := range map[string]error{"nothing": nil, "refused": errQuota, "no answer": errors.New("connection refused")} {
+		for failed, failure := range map[string]error{"nothing": nil, "refused": errQuota,
+			"no answer": errors.New("connection refused")} {
 			t.Run(name+"/"+failed, func(t *testing.T) {
 				w := aboutToRun()
 				r, _ := managerOf(t, w)
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.group.Namespace, Name: "left", Labels: objects.Labels(w.group, v1alpha1.RoleRun),
-					Annotations: map[string]string{v1alpha1.AnnotationGroup: client.ObjectKeyFromObject(w.group).String()}}}
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.group.Namespace, Name: "left",
+					Labels: objects.Labels(w.group, v1alpha1.RoleRun), Annotations: map[string]string{
+						v1alpha1.AnnotationGroup: client.ObjectKeyFromObject(w.group).String()}}}
 				if err := r.Client.Create(t.Context(), pod); err != nil {
 					t.Fatal(err)
 				}
@@ -320,13 +337,15 @@ func TestRefusedCleanUp(t *testing.T) {
 					writes++
 					return failure
 				})
-				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
+				result, err := r.Reconcile(t.Context(),
+					ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)})
 				switch {
 				case writes == 0:
 					t.Error("nothing was written")
 				case refuses(failure):
 					testkit.WantRefusedResult(t, result.RequeueAfter, err)
-				case failure == nil && (err != nil || result.RequeueAfter != tc.wakeIn), failure != nil && (!errors.Is(err, failure) || result.RequeueAfter != 0):
+				case failure == nil && (err != nil || result.RequeueAfter != tc.wakeIn),
+					failure != nil && (!errors.Is(err, failure) || result.RequeueAfter != 0):
 					t.Errorf("%+v, %v", result, err)
 				}
 			})

@@ -143,7 +143,8 @@ func atOnce[T any](all []T, write func(T) error) []error {
 func (r *writer) deleteNamed(ctx context.Context, object client.Object, namespace, name string) error {
 	object.SetNamespace(namespace)
 	object.SetName(name)
-	return client.IgnoreNotFound(r.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	return client.IgnoreNotFound(r.Client.Delete(ctx, object,
+		client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 // deleteExactly deletes the object that was read, and none that was re-created under its name.
@@ -152,7 +153,8 @@ func (r *writer) deleteExactly(ctx context.Context, object client.Object) error 
 		return nil
 	}
 	uid := object.GetUID()
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsConflict(err) {
 		return nil // another object of the name by now
 	}
@@ -173,11 +175,12 @@ func (r *writer) writeCommTask(ctx context.Context, change commrun.Change) error
 		}
 		return create()
 	}
-	// The optimistic lock keeps a decision on a stale read from undoing a newer one. The status is the agent's: it is left
-	// out of the patch.
+	// The optimistic lock keeps a decision on a stale read from undoing a newer one. The status is the agent's: it is
+	// left out of the patch.
 	desired := change.Desired.DeepCopy()
 	desired.TypeMeta, desired.Status = change.Current.TypeMeta, change.Current.Status
-	return r.Client.Patch(ctx, desired, client.MergeFromWithOptions(change.Current, client.MergeFromWithOptimisticLock{}),
+	return r.Client.Patch(ctx, desired,
+		client.MergeFromWithOptions(change.Current, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(v1alpha1.FieldManagerController))
 }
 
@@ -190,12 +193,16 @@ func (r *writer) clearName(ctx context.Context, desired *v1alpha1.CommTask, take
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	collectors := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}
-	others := slices.DeleteFunc(slices.Clone(there.Finalizers), func(f string) bool { return slices.Contains(collectors, f) })
+	others := slices.DeleteFunc(slices.Clone(there.Finalizers), func(f string) bool {
+		return slices.Contains(collectors, f)
+	})
 	switch group := there.Spec.Group; {
 	case group.Name != desired.Spec.Group.Name:
-		return false, fmt.Errorf("%w: CommTask %s is of CommGroup %q, not of %s: delete it", errTaken, there.Name, group.Name, desired.Spec.Group.Name)
+		return false, fmt.Errorf("%w: CommTask %s is of CommGroup %q, not of %s: delete it",
+			errTaken, there.Name, group.Name, desired.Spec.Group.Name)
 	case !there.DeletionTimestamp.IsZero() && len(others) > 0:
-		return false, fmt.Errorf("%w: CommTask %s is being deleted and waits for its finalizers %s: remove them", errTaken, there.Name, strings.Join(others, ", "))
+		return false, fmt.Errorf("%w: CommTask %s is being deleted and waits for its finalizers %s: remove them",
+			errTaken, there.Name, strings.Join(others, ", "))
 	case !there.DeletionTimestamp.IsZero():
 		return false, taken // the garbage collector is at it
 	case group.UID != desired.Spec.Group.UID:
@@ -235,7 +242,8 @@ func (r *writer) serverSideApply(ctx context.Context, object client.Object) erro
 	u := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(u.Object, "status")
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
+		client.FieldOwner(v1alpha1.FieldManagerController), client.ForceOwnership)
 }
 
 // writeStatus is the one status write of a reconcile; what did not change is not written. The update carries the

@@ -72,7 +72,8 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	for i := range each {
-		for _, name := range []string{fmt.Sprintf("*v1.Pod team/pod-%d", i), fmt.Sprintf("*v1alpha1.CommTask team/ct-%d", i)} {
+		for _, name := range []string{fmt.Sprintf("*v1.Pod team/pod-%d", i),
+			fmt.Sprintf("*v1alpha1.CommTask team/ct-%d", i)} {
 			if seen[name] != 1 {
 				t.Errorf("%s is deleted %d times", name, seen[name])
 			}
@@ -83,7 +84,8 @@ func TestDeletesAreSentAtOnce(t *testing.T) {
 // TestForbiddenMarks: where the API server forbids to mark any Node, few writes are begun; where a webhook of their own
 // protects one or two, all others are marked.
 func TestForbiddenMarks(t *testing.T) {
-	value := (&gating.Statement{Verdict: v1alpha1.VerdictPass, Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
+	value := (&gating.Statement{Verdict: v1alpha1.VerdictPass,
+		Actions: []v1alpha1.GatingAction{v1alpha1.GatingLabel}}).String()
 	var writes []gating.Write
 	for i := range 500 {
 		node := &corev1.Node{}
@@ -101,16 +103,19 @@ func TestForbiddenMarks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var tried atomic.Int64
 			c := interceptor.NewClient(nil, interceptor.Funcs{
-				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch,
+					_ ...client.PatchOption) error {
 					tried.Add(1)
 					if len(tc.protected) == 0 || slices.Contains(tc.protected, o.GetName()) {
-						return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("no role"))
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(),
+							errors.New("no role"))
 					}
 					return nil
 				},
 			})
 			for i, err := range writeNodes(t.Context(), c, writes, testkit.Now) {
-				if want := len(tc.protected) == 0 || slices.Contains(tc.protected, writes[i].Node.Name); apierrors.IsForbidden(err) != want {
+				if want := len(tc.protected) == 0 ||
+					slices.Contains(tc.protected, writes[i].Node.Name); apierrors.IsForbidden(err) != want {
 					t.Fatalf("node %s: %v", writes[i].Node.Name, err)
 				}
 			}

@@ -41,22 +41,27 @@ func (w *world) settled() *state.Status {
 }
 
 func baselineChecks(s *state.Status) []v1alpha1.PerformanceCheck {
-	return slices.DeleteFunc(slices.Clone(s.Checks), func(c v1alpha1.PerformanceCheck) bool { return c.Source != "baseline" })
+	return slices.DeleteFunc(slices.Clone(s.Checks), func(c v1alpha1.PerformanceCheck) bool {
+		return c.Source != "baseline"
+	})
 }
 
 func TestBaselineGrowsAndJudges(t *testing.T) {
 	w := regressionWorld(4, v1alpha1.JudgingEnforce)
 	s := w.rerun(300_000)
-	if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline == nil || s.Baseline.Runs != 1 || s.Baseline.LastRunID != s.Run.ID || s.Baseline.Previous != "" {
+	if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline == nil || s.Baseline.Runs != 1 ||
+		s.Baseline.LastRunID != s.Run.ID || s.Baseline.Previous != "" {
 		t.Fatalf("first run: %s, baseline %+v", s.Run.Verdict, s.Baseline)
 	}
-	for _, part := range []string{"rcclx-dev 2.28.3 build abc", "model MI300X", "partition SPX/NPS1", "8 ranks a node"} {
+	for _, part := range []string{"rcclx-dev 2.28.3 build abc", "model MI300X", "partition SPX/NPS1",
+		"8 ranks a node"} {
 		if !strings.Contains(s.Baseline.Key, part) {
 			t.Errorf("key %q lacks %q", s.Baseline.Key, part)
 		}
 	}
 	s = w.rerun(310_000)
-	if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 2 || len(s.Baseline.Series) == 0 || !slices.Equal(s.Baseline.Series[0].SamplesMBps, []int64{300_000, 310_000}) {
+	if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 2 || len(s.Baseline.Series) == 0 ||
+		!slices.Equal(s.Baseline.Series[0].SamplesMBps, []int64{300_000, 310_000}) {
 		t.Fatalf("second run: %s, baseline %+v", s.Run.Verdict, s.Baseline)
 	}
 	if s = w.rerun(305_000); s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 3 {
@@ -66,10 +71,12 @@ func TestBaselineGrowsAndJudges(t *testing.T) {
 	before := s.Baseline.DeepCopy()
 	s = w.rerun(274_000)
 	validated := groupCondition(s, v1alpha1.ConditionValidated)
-	if s.Run.Verdict != v1alpha1.VerdictFail || validated.Reason != v1alpha1.ReasonRegression || validated.Status != metav1.ConditionFalse {
+	if s.Run.Verdict != v1alpha1.VerdictFail || validated.Reason != v1alpha1.ReasonRegression ||
+		validated.Status != metav1.ConditionFalse {
 		t.Fatalf("a loss of all: %s; %+v", s.Run.Verdict, validated)
 	}
-	for _, words := range []string{"measured 274.0 GB/s", "the baseline of 3 runs is 305.0 GB/s: 89 %", "The group lost bandwidth, and 4 of 4 members"} {
+	for _, words := range []string{"measured 274.0 GB/s", "the baseline of 3 runs is 305.0 GB/s: 89 %",
+		"The group lost bandwidth, and 4 of 4 members"} {
 		if !strings.Contains(validated.Message, words) {
 			t.Errorf("%q lacks %q", validated.Message, words)
 		}
@@ -77,7 +84,9 @@ func TestBaselineGrowsAndJudges(t *testing.T) {
 	if s.Baseline.Runs != 3 || s.Baseline.LastRunID != before.LastRunID || s.Members.Failed != 0 {
 		t.Errorf("a run that failed is no part of the baseline: %+v; members %+v", s.Baseline, s.Members)
 	}
-	if c := baselineChecks(s); len(c) == 0 || c[0].State != v1alpha1.CheckNotMet || c[0].Mode != v1alpha1.JudgingEnforce || *c[0].MeasuredMBps != 274_000 || *c[0].ExpectedMBps != 305_000 || *c[0].Percent != 89 {
+	if c := baselineChecks(s); len(c) == 0 || c[0].State != v1alpha1.CheckNotMet ||
+		c[0].Mode != v1alpha1.JudgingEnforce || *c[0].MeasuredMBps != 274_000 || *c[0].ExpectedMBps != 305_000 ||
+		*c[0].Percent != 89 {
 		t.Errorf("%+v", c)
 	}
 	if s = w.rerun(275_000); s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 4 {
@@ -99,7 +108,8 @@ func TestRegressionOfOneNode(t *testing.T) {
 	w := regressionWorld(4, v1alpha1.JudgingEnforce)
 	w.settled()
 	s := w.rerun(300_000, 300_000, 265_000, 300_000) // within nodeMinPercentOfMedian
-	if s.Run.Verdict != v1alpha1.VerdictFail || s.Members.Failed != 1 || s.Members.Passed != 3 || len(s.Culprits) != 1 || s.Culprits[0].Node != "n00002" || s.Culprits[0].Reason != v1alpha1.ReasonRegression {
+	if s.Run.Verdict != v1alpha1.VerdictFail || s.Members.Failed != 1 || s.Members.Passed != 3 ||
+		len(s.Culprits) != 1 || s.Culprits[0].Node != "n00002" || s.Culprits[0].Reason != v1alpha1.ReasonRegression {
 		t.Fatalf("%s, members %+v, culprits %+v", s.Run.Verdict, s.Members, s.Culprits)
 	}
 	if c := baselineChecks(s); c[0].Node != "n00002" || c[0].State != v1alpha1.CheckNotMet || *c[0].Percent != 88 {
@@ -120,12 +130,14 @@ func TestRegressionReportAndOff(t *testing.T) {
 	w := regressionWorld(4, v1alpha1.JudgingReport)
 	w.settled()
 	s := w.rerun(200_000)
-	if c := baselineChecks(s); s.Run.Verdict != v1alpha1.VerdictPass || c[0].State != v1alpha1.CheckNotMet || c[0].Mode != v1alpha1.JudgingReport || s.Baseline.Runs != 4 {
+	if c := baselineChecks(s); s.Run.Verdict != v1alpha1.VerdictPass || c[0].State != v1alpha1.CheckNotMet ||
+		c[0].Mode != v1alpha1.JudgingReport || s.Baseline.Runs != 4 {
 		t.Errorf("Report: %s, %+v, %d runs", s.Run.Verdict, c, s.Baseline.Runs)
 	}
 	w = regressionWorld(4, v1alpha1.JudgingOff)
 	w.settled()
-	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictPass || len(baselineChecks(s)) != 0 || s.Baseline.Runs != 4 {
+	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictPass || len(baselineChecks(s)) != 0 ||
+		s.Baseline.Runs != 4 {
 		t.Errorf("Off: %s, %+v, %d runs", s.Run.Verdict, s.Checks, s.Baseline.Runs)
 	}
 }
@@ -133,7 +145,8 @@ func TestRegressionReportAndOff(t *testing.T) {
 // TestRunKeepsItsKey: what is unknown or another of a node after the run changes nothing in what the run showed, and
 // begins no baseline.
 func TestRunKeepsItsKey(t *testing.T) {
-	for part, model := range map[string]string{"unknown": "unknown", "": "", "unknown/unknown": "MI300X", "SPX/NPS1": "MI325X"} {
+	for part, model := range map[string]string{"unknown": "unknown", "": "", "unknown/unknown": "MI300X",
+		"SPX/NPS1": "MI325X"} {
 		w := regressionWorld(4, v1alpha1.JudgingEnforce)
 		w.settled()
 		s := w.rerun(300_000, 300_000, 265_000, 300_000)
@@ -143,8 +156,10 @@ func TestRunKeepsItsKey(t *testing.T) {
 			facts.Partition, facts.GPUModel = part, model
 			w.settle()
 			s = &w.group.Status
-			if s.Run.ID != "1-4" || s.Run.Verdict != v1alpha1.VerdictFail || len(s.Culprits) == 0 || s.Culprits[0].Node != "n00002" || s.Baseline.Runs != before.Runs || s.Baseline.Key != before.Key {
-				t.Fatalf("%q on %d nodes: %s, culprits %+v, baseline %+v", part, n+1, s.Run.Verdict, s.Culprits, s.Baseline)
+			if s.Run.ID != "1-4" || s.Run.Verdict != v1alpha1.VerdictFail || len(s.Culprits) == 0 ||
+				s.Culprits[0].Node != "n00002" || s.Baseline.Runs != before.Runs || s.Baseline.Key != before.Key {
+				t.Fatalf("%q on %d nodes: %s, culprits %+v, baseline %+v",
+					part, n+1, s.Run.Verdict, s.Culprits, s.Baseline)
 			}
 		}
 	}
@@ -174,9 +189,10 @@ func TestUnknownIsNoOtherKey(t *testing.T) {
 	if s = w.settled(); s.Baseline == nil || !strings.Contains(s.Baseline.Key, "partition unknown") {
 		t.Fatalf("%+v", s.Baseline)
 	}
-	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictFail || !slices.ContainsFunc(baselineChecks(s), func(c v1alpha1.PerformanceCheck) bool {
-		return strings.Contains(strings.Join(c.Causes, " "), "not known: ROCm, partition; taken to be")
-	}) {
+	if s = w.rerun(200_000); s.Run.Verdict != v1alpha1.VerdictFail ||
+		!slices.ContainsFunc(baselineChecks(s), func(c v1alpha1.PerformanceCheck) bool {
+			return strings.Contains(strings.Join(c.Causes, " "), "not known: ROCm, partition; taken to be")
+		}) {
 		t.Errorf("%s: %+v", s.Run.Verdict, baselineChecks(s))
 	}
 	for _, ct := range w.commTasks {
@@ -194,7 +210,9 @@ func TestNewNormalIsAccepted(t *testing.T) {
 		w := regressionWorld(4, v1alpha1.JudgingEnforce)
 		w.settled()
 		s := w.rerun(200_000)
-		if s.Run.Verdict != v1alpha1.VerdictFail || !strings.Contains(groupCondition(s, v1alpha1.ConditionValidated).Message, "--overwrite rcclx.io/baseline-from=1-4") {
+		if s.Run.Verdict != v1alpha1.VerdictFail ||
+			!strings.Contains(groupCondition(s, v1alpha1.ConditionValidated).Message,
+				"--overwrite rcclx.io/baseline-from=1-4") {
 			t.Fatalf("%s: %+v", s.Run.Verdict, s.Conditions)
 		}
 		if late {
@@ -211,15 +229,18 @@ func TestNewNormalIsAccepted(t *testing.T) {
 		metav1.SetMetaDataAnnotation(&w.group.ObjectMeta, v1alpha1.AnnotationBaselineFrom, "1-4")
 		w.settle()
 		s = &w.group.Status
-		if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 || s.Baseline.FirstRunID != s.Run.ID || s.Baseline.Key != old || !strings.HasPrefix(s.Baseline.Previous, old[:60]) || len(s.Culprits) != 0 {
+		if s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 || s.Baseline.FirstRunID != s.Run.ID ||
+			s.Baseline.Key != old || !strings.HasPrefix(s.Baseline.Previous, old[:60]) || len(s.Culprits) != 0 {
 			t.Fatalf("late %t: %s, %+v", late, s.Run.Verdict, s.Baseline)
 		}
 		begun := s.Baseline.DeepCopy()
 		w.settle()
-		if s = &w.group.Status; s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 || s.Baseline.Since != begun.Since {
+		if s = &w.group.Status; s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 1 ||
+			s.Baseline.Since != begun.Since {
 			t.Errorf("it begins once: %+v", s.Baseline)
 		}
-		if s = w.rerun(190_000); s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 2 || len(s.Baseline.Series[0].SamplesMBps) != 2 {
+		if s = w.rerun(190_000); s.Run.Verdict != v1alpha1.VerdictPass || s.Baseline.Runs != 2 ||
+			len(s.Baseline.Series[0].SamplesMBps) != 2 {
 			t.Errorf("a run within the drop: %s, %+v", s.Run.Verdict, s.Baseline)
 		}
 		w.rerun(200_000)
@@ -233,7 +254,8 @@ func TestNewNormalIsAccepted(t *testing.T) {
 	r.rerun(200_000)
 	metav1.SetMetaDataAnnotation(&r.group.ObjectMeta, v1alpha1.AnnotationBaselineFrom, "1-2")
 	r.settle()
-	if b := r.group.Status.Baseline; b.Runs != 1 || b.FirstRunID != "1-2" || !slices.Equal(b.Series[0].SamplesMBps, []int64{200_000}) {
+	if b := r.group.Status.Baseline; b.Runs != 1 || b.FirstRunID != "1-2" ||
+		!slices.Equal(b.Series[0].SamplesMBps, []int64{200_000}) {
 		t.Errorf("%+v", b)
 	}
 	// It accepts bandwidth and nothing else, and waits for a run that passes.
@@ -278,7 +300,8 @@ func TestARegressionIsLiftedByABaseline(t *testing.T) {
 			s := w.rerun(300_000)
 			got := slices.Contains(w.stated(v1alpha1.VerdictPass), "n00001")
 			if s.Run.Verdict != v1alpha1.VerdictPass || got != tc.lifted {
-				t.Errorf("run %s (%s): says Pass %v, want %v; %+v", s.Run.ID, s.Run.Verdict, got, tc.lifted, baselineChecks(s))
+				t.Errorf("run %s (%s): says Pass %v, want %v; %+v",
+					s.Run.ID, s.Run.Verdict, got, tc.lifted, baselineChecks(s))
 			}
 		})
 	}

@@ -29,12 +29,14 @@ func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	w.reportFacts()
 	w.settle()
 	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
-	if run := w.group.Status.Run; run.Number != 1 || !w.decided.WakeAt.Equal(midnight) && w.decided.WakeAt.After(midnight) {
+	if run := w.group.Status.Run; run.Number != 1 ||
+		!w.decided.WakeAt.Equal(midnight) && w.decided.WakeAt.After(midnight) {
 		t.Fatalf("run %+v, wake at %s", run, w.decided.WakeAt)
 	}
 	found := false
 	for _, c := range w.group.Status.Conditions {
-		found = found || c.Type == v1alpha1.ConditionRunning && c.Reason == v1alpha1.ReasonWaiting && strings.Contains(c.Message, "99 used")
+		found = found || c.Type == v1alpha1.ConditionRunning && c.Reason == v1alpha1.ReasonWaiting &&
+			strings.Contains(c.Message, "99 used")
 	}
 	if !found {
 		t.Errorf("nobody is told: %+v", w.group.Status.Conditions)
@@ -47,7 +49,8 @@ func TestBudgetWaitsForTheNextDay(t *testing.T) {
 	w.now = midnight
 	w.reportFacts()
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerScheduled || w.group.Status.Budget.UsedGPUMinutes != 0 {
+	if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerScheduled ||
+		w.group.Status.Budget.UsedGPUMinutes != 0 {
 		t.Errorf("after midnight: %+v, %+v", run, w.group.Status.Budget)
 	}
 	w.runAll(300_000)

@@ -39,8 +39,8 @@ func CacheOptions(served ...string) cache.Options {
 
 // CachedObjects are one of each kind that the controller reads from the cache.
 func CachedObjects() []client.Object {
-	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}, &v1alpha1.CommRun{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{},
-		&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}}
+	return []client.Object{&v1alpha1.CommGroup{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}, &v1alpha1.CommRun{},
+		&corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Node{}, &corev1.ServiceAccount{}, &rbacv1.RoleBinding{}}
 }
 
 // trimCommNode keeps of the managed fields when the monitor wrote last, which is how old its report is, and nothing
@@ -50,7 +50,8 @@ func trimCommNode(object any) (any, error) {
 		w := nodefacts.MonitorWrite(cn.ManagedFields)
 		cn.ManagedFields = nil
 		if w != nil {
-			cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation, Subresource: w.Subresource, Time: w.Time}}
+			cn.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: w.Manager, Operation: w.Operation,
+				Subresource: w.Subresource, Time: w.Time}}
 		}
 	}
 	return object, nil

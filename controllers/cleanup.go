@@ -71,9 +71,11 @@ func (r *cleaner) finalize(ctx context.Context, group *v1alpha1.CommGroup) (ctrl
 	}
 	if len(left) > 0 {
 		r.Recorder.Eventf(group, nil, corev1.EventTypeWarning, v1alpha1.ReasonCleanupTimedOut, "ReleaseFinalizer",
-			"%s", clip.Head("Still there after 2 minutes: "+explain.Names(left, 5)+". The group is released; delete them by hand.", 1000))
+			"%s", clip.Head("Still there after 2 minutes: "+explain.Names(left, 5)+
+				". The group is released; delete them by hand.", 1000))
 	} else {
-		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer", "Run pods are gone.")
+		r.Recorder.Eventf(group, nil, corev1.EventTypeNormal, v1alpha1.ReasonCleanedUp, "ReleaseFinalizer",
+			"Run pods are gone.")
 	}
 	return ctrl.Result{}, nil
 }
@@ -116,8 +118,10 @@ func (r *cleaner) deleteAll(ctx context.Context, group *v1alpha1.CommGroup) []st
 	return left
 }
 
-func (r *cleaner) writeDeleting(ctx context.Context, group *v1alpha1.CommGroup, f decision.Finding, now time.Time) error {
-	next := commgroup.SetConditions(group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: f}, group.Generation, now)
+func (r *cleaner) writeDeleting(ctx context.Context, group *v1alpha1.CommGroup, f decision.Finding,
+	now time.Time) error {
+	next := commgroup.SetConditions(group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: f},
+		group.Generation, now)
 	base := group.DeepCopy()
 	group.Status.Conditions = next
 	if objects.Same(&base.Status, &group.Status) {
@@ -133,7 +137,8 @@ func (r *cleaner) withoutFinalizer(ctx context.Context, group *v1alpha1.CommGrou
 	}
 	base := group.DeepCopy()
 	controllerutil.RemoveFinalizer(group, v1alpha1.Finalizer)
-	return client.IgnoreNotFound(r.Client.Patch(ctx, group, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
+	return client.IgnoreNotFound(r.Client.Patch(ctx, group,
+		client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
 }
 
 // cleanUpAfter deletes what a group left behind that is no more. The garbage collector deletes what it owned; here go
@@ -179,7 +184,8 @@ func (r *cleaner) withoutAccess(ctx context.Context, key types.NamespacedName) (
 // deleteRunPods deletes the run pods of a group that is gone, which would hold GPUs until the garbage collector comes.
 func (r *cleaner) deleteRunPods(ctx context.Context, key types.NamespacedName) error {
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), labelledFor(key), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), labelledFor(key),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("run pods: %w", err)
 	}
 	return errors.Join(atOnce(pods.Items, func(pod corev1.Pod) error {
@@ -240,7 +246,8 @@ func (r *cleaner) liftMarksOf(ctx context.Context, key types.NamespacedName) err
 	}
 	var errs []error
 	for _, uid := range markersNamed(nodes.Items, key.String()) {
-		errs = append(errs, r.liftMarks(ctx, &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: types.UID(uid)}}))
+		errs = append(errs, r.liftMarks(ctx, &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+			Name: key.Name, UID: types.UID(uid)}}))
 	}
 	return errors.Join(errs...)
 }
@@ -261,7 +268,8 @@ func markersNamed(nodes []corev1.Node, name string) []string {
 
 // labelledFor selects what may be of a group of the name: labels hold a long name cut short, so that isOf has to tell.
 func labelledFor(key types.NamespacedName) client.MatchingLabels {
-	return client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(key.Name), v1alpha1.LabelGroupNamespace: key.Namespace}
+	return client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(key.Name),
+		v1alpha1.LabelGroupNamespace: key.Namespace}
 }
 
 func isOf(object client.Object, key types.NamespacedName) bool {

@@ -44,7 +44,8 @@ func TestNameOfACommRun(t *testing.T) {
 	foreign := state.NewRun(group, "g-7")
 	foreign.Spec.GroupName = "other"
 	ofWorkflow := asked.DeepCopy()
-	ofWorkflow.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "nightly", UID: "w", Controller: ptr.To(true)}}
+	ofWorkflow.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow",
+		Name: "nightly", UID: "w", Controller: ptr.To(true)}}
 	const itself, another = true, false
 	for name, tc := range map[string]struct {
 		there *v1alpha1.CommRun
@@ -124,19 +125,21 @@ func TestRunLivesInItsCommRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refuse, refuseStatus error
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CommRun{}).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if refuse != nil {
-				return refuse
-			}
-			return c.Create(ctx, o, opts...)
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			if refuseStatus != nil {
-				return refuseStatus
-			}
-			return c.SubResource(sub).Update(ctx, o, opts...)
-		}}).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.CommRun{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if refuse != nil {
+					return refuse
+				}
+				return c.Create(ctx, o, opts...)
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object,
+				opts ...client.SubResourceUpdateOption) error {
+				if refuseStatus != nil {
+					return refuseStatus
+				}
+				return c.SubResource(sub).Update(ctx, o, opts...)
+			}}).Build()
 	r := New(Dependencies{Client: c, APIReader: c, Config: testConfig, Recorder: events.NewFakeRecorder(8)})
 	s.Stored, _ = w.group.Objects()
 
@@ -177,8 +180,10 @@ func TestRunLivesInItsCommRun(t *testing.T) {
 		t.Errorf("CommRun %s, owners %v, labels %v", got.Name, got.OwnerReferences, got.Labels)
 	}
 	status := &got.Status
-	if status.ID != w.group.Status.Run.ID || status.Verdict != v1alpha1.VerdictPass || len(status.Results) == 0 || len(status.Results) != len(w.group.Status.Results) {
-		t.Errorf("run %s, verdict %s, %d series; want %s, Pass, %d", status.ID, status.Verdict, len(status.Results), w.group.Status.Run.ID, len(w.group.Status.Results))
+	if status.ID != w.group.Status.Run.ID || status.Verdict != v1alpha1.VerdictPass || len(status.Results) == 0 ||
+		len(status.Results) != len(w.group.Status.Results) {
+		t.Errorf("run %s, verdict %s, %d series; want %s, Pass, %d",
+			status.ID, status.Verdict, len(status.Results), w.group.Status.Run.ID, len(w.group.Status.Results))
 	}
 	if len(status.Libraries) != 1 || status.Libraries[0].Nodes != 3 {
 		t.Errorf("libraries %+v, want one on 3 nodes", status.Libraries)

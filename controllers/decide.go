@@ -42,9 +42,9 @@ type Decision struct {
 	Status    state.Status
 	// RunEvents speak of the CommRun's status, Events of the CommGroup's.
 	RunEvents, Events []decision.Event
-	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is over
-	// would become worse; on others the run ends since they or their pods are not there; others are let go by the group's
-	// stage, or their pods are deleted.
+	// restsOn are the nodes whose objects have to be as they were read: by one's result the verdict of a run that is
+	// over would become worse; on others the run ends since they or their pods are not there; others are let go by the
+	// group's stage, or their pods are deleted.
 	restsOn []string
 	// running is the condition Running without what was refused.
 	running decision.Finding
@@ -60,13 +60,15 @@ func Decide(s *Snapshot, cfg Config) Decision {
 	var d Decision
 	if s.ListError != nil {
 		d.Status = *group.Status.DeepCopy()
-		d.Status.Conditions = commgroup.SetConditions(d.Status.Conditions, commgroup.ListFailed(s.ListError), group.Generation, s.Now)
+		d.Status.Conditions = commgroup.SetConditions(d.Status.Conditions, commgroup.ListFailed(s.ListError),
+			group.Generation, s.Now)
 		return d
 	}
 	members, accepted, membersErr := membersOf(group, s.Nodes, cfg, s.Now)
 	in := inputOf(s, members, accepted.IsTrue())
 	run := commrun.Next(in)
-	d.CommTasks, d.DeleteCommTasks, d.DeletePods, d.LookAt = run.Changes, run.DeleteCommTasks, run.DeletePods, run.LookAt
+	d.CommTasks, d.DeleteCommTasks, d.DeletePods, d.LookAt = run.Changes, run.DeleteCommTasks,
+		run.DeletePods, run.LookAt
 	d.RunEvents, d.restsOn, d.WakeAt = run.Events, run.RestsOn, run.WakeAt
 	for _, name := range run.CreatePodsOn {
 		d.CreatePods = append(d.CreatePods, runpod.ForNode(group, in.CommTasks[name], run.Run.ID, cfg.pods()))
@@ -76,11 +78,13 @@ func Decide(s *Snapshot, cfg Config) Decision {
 		runpod.QueueTogether(pod, group, run.Run.ID, run.GroupPods)
 		d.CreatePods = append(d.CreatePods, pod)
 	}
-	next := commgroup.Next(commgroup.Input{Input: &in, Run: &run, Accepted: accepted, MembersKnown: membersErr == nil, Nodes: s.Nodes, Runs: s.Runs,
-		ConfigMap: s.ConfigMap, ConfigMapCertain: s.ConfigMapCertain, FormerConfigMap: s.FormerConfigMap, OwnedConfigMaps: s.OwnedConfigMaps,
+	next := commgroup.Next(commgroup.Input{Input: &in, Run: &run, Accepted: accepted,
+		MembersKnown: membersErr == nil, Nodes: s.Nodes, Runs: s.Runs, ConfigMap: s.ConfigMap,
+		ConfigMapCertain: s.ConfigMapCertain, FormerConfigMap: s.FormerConfigMap, OwnedConfigMaps: s.OwnedConfigMaps,
 		PrivilegedNamespaces: cfg.PrivilegedNamespaces})
 	d.Status, d.Events, d.WakeAt = next.Status, next.Events, decision.Earlier(d.WakeAt, next.WakeAt)
-	d.ConfigMap, d.DeleteConfigMaps, d.NeedConfigMapLookup = next.ConfigMap, next.DeleteConfigMaps, next.NeedConfigMapLookup
+	d.ConfigMap, d.DeleteConfigMaps, d.NeedConfigMapLookup = next.ConfigMap, next.DeleteConfigMaps,
+		next.NeedConfigMapLookup
 	d.DeleteRuns, d.NodeMarks, d.running = next.DeleteRuns, next.NodeMarks, next.Running
 	return d
 }
@@ -88,10 +92,12 @@ func Decide(s *Snapshot, cfg Config) Decision {
 // inputOf is what the run looks at, by node.
 func inputOf(s *Snapshot, members []decision.Member, accepted bool) commrun.Input {
 	in := commrun.Input{
-		Now: s.Now, Group: s.Group, RunDeleted: s.RunDeleted, StartRefused: s.StartRefused, Accepted: accepted, Members: members,
+		Now: s.Now, Group: s.Group, RunDeleted: s.RunDeleted, StartRefused: s.StartRefused,
+		Accepted: accepted, Members: members,
 		CommTasks: make(map[string]*v1alpha1.CommTask, len(s.CommTasks)), CommNodes: commNodesOf(s.CommNodes, s.Nodes),
 		Pods: map[string][]*corev1.Pod{}, GroupPods: map[string][]*corev1.Pod{},
-		Others: sharing.Of(s.Group, s.OtherRunPods, s.Claims, s.Now), Looked: s.Looked, Unread: s.Unread, BusyAt: s.BusyAt,
+		Others: sharing.Of(s.Group, s.OtherRunPods, s.Claims, s.Now), Looked: s.Looked,
+		Unread: s.Unread, BusyAt: s.BusyAt,
 	}
 	nodeOfPod := make(map[string]string, len(s.CommTasks)) // by UID of the CommTask
 	for i := range s.CommTasks {
@@ -111,7 +117,8 @@ func inputOf(s *Snapshot, members []decision.Member, accepted bool) commrun.Inpu
 }
 
 // membersOf selects the group's members and says whether its spec can be carried out on them.
-func membersOf(group *state.Group, nodes []corev1.Node, cfg Config, now time.Time) ([]decision.Member, decision.Finding, error) {
+func membersOf(group *state.Group, nodes []corev1.Node, cfg Config,
+	now time.Time) ([]decision.Member, decision.Finding, error) {
 	members, err := membership.Select(&group.Spec, nodes)
 	accepted := accept.Spec(&group.Spec, members, err, cfg.DefaultRuntimeImage, now)
 	accepted.Message += membership.UnknownNames(&group.Spec, nodes)

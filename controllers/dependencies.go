@@ -37,8 +37,8 @@ type Config struct {
 	Namespaces []string
 	// DefaultRuntimeImage of run pods whose CommGroup names none; may be empty.
 	DefaultRuntimeImage string
-	// PrivilegedNamespaces are those whose CommGroups may do what reaches beyond their namespace: run pods in the node's
-	// network, and mark nodes.
+	// PrivilegedNamespaces are those whose CommGroups may do what reaches beyond their namespace: run pods in the
+	// node's network, and mark nodes.
 	PrivilegedNamespaces []string
 	// RunPriorityClass of run pods whose CommGroup names none; empty leaves it to the cluster's default.
 	RunPriorityClass string
@@ -82,7 +82,8 @@ func CheckNamespaces(operator string, served, privileged []string) error {
 	for _, name := range privileged {
 		if !slices.Contains(served, name) {
 			return fmt.Errorf(
-				"%w: %s is privileged and not served: add it to --namespaces, or take it out of --privileged-namespaces",
+				"%w: %s is privileged and not served: add it to --namespaces, or take it out of "+
+					"--privileged-namespaces",
 				errNamespaces,
 				name,
 			)

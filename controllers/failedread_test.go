@@ -70,7 +70,8 @@ func TestAFailedReadKeepsTheStatus(t *testing.T) {
 	reconcile()
 	clock.SetTime(clock.Now().Add(time.Minute))
 	got := reconcile()
-	if is := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); is == nil || is.Reason != v1alpha1.ReasonListFailed {
+	if is := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); is == nil ||
+		is.Reason != v1alpha1.ReasonListFailed {
 		t.Errorf("after a minute Ready is %+v", is)
 	}
 }

@@ -24,7 +24,8 @@ func BenchmarkGate12500(b *testing.B) {
 			break
 		}
 		for _, m := range d.NodeMarks {
-			*m.Node = *withStatements(b, m.Node, map[string]string{gating.Key(string(w.group.UID)): m.Statement.String()}, w.now)
+			*m.Node = *withStatements(b, m.Node,
+				map[string]string{gating.Key(string(w.group.UID)): m.Statement.String()}, w.now)
 		}
 	}
 	s := w.snapshot()
@@ -64,7 +65,8 @@ func TestMarksAreWrittenInBatches(t *testing.T) {
 			}
 			written[m.Node.Name] = true
 			index := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Name == m.Node.Name })
-			w.nodes[index] = *withStatements(t, m.Node, map[string]string{gating.Key(string(group.UID)): m.Statement.String()}, w.now)
+			w.nodes[index] = *withStatements(t, m.Node,
+				map[string]string{gating.Key(string(group.UID)): m.Statement.String()}, w.now)
 		}
 		group.Status = d.Status
 	}

@@ -32,7 +32,8 @@ func withStatements(t testing.TB, node *corev1.Node, statements map[string]strin
 
 // TestTheCacheKeepsWhatGatingLooksAt and nothing else of annotations and conditions.
 func TestTheCacheKeepsWhatGatingLooksAt(t *testing.T) {
-	s := gating.Statement{Verdict: v1alpha1.VerdictFail, Group: "a/g", Run: "1-1", NodeUID: "uid-n", Actions: testkit.EveryAction}
+	s := gating.Statement{Verdict: v1alpha1.VerdictFail, Group: "a/g", Run: "1-1", NodeUID: "uid-n",
+		Actions: testkit.EveryAction}
 	node := testkit.Node("n", nil)
 	node = *withStatements(t, &node, map[string]string{gating.Key("a"): s.String()}, testkit.Now)
 	node.Annotations["example.com/large"] = strings.Repeat("x", 10000)
@@ -55,7 +56,8 @@ func TestTheCacheKeepsWhatGatingLooksAt(t *testing.T) {
 
 // TestOnlyMarksWakeTheController: a heartbeat does not, a mark that someone removed by hand does.
 func TestOnlyMarksWakeTheController(t *testing.T) {
-	s := gating.Statement{Verdict: v1alpha1.VerdictFail, Group: "a/g", Run: "1-1", NodeUID: "uid-n", Actions: testkit.EveryAction}
+	s := gating.Statement{Verdict: v1alpha1.VerdictFail, Group: "a/g", Run: "1-1", NodeUID: "uid-n",
+		Actions: testkit.EveryAction}
 	plain := testkit.Node("n", nil)
 	base := withStatements(t, &plain, map[string]string{gating.Key("a"): s.String()}, testkit.Now)
 	for name, c := range map[string]struct {

@@ -43,7 +43,8 @@ func (w *world) writeMarks(t *testing.T) {
 		}
 		for i := range w.nodes {
 			if w.nodes[i].Name == m.Node.Name {
-				w.nodes[i] = *withStatements(t, m.Node, map[string]string{gating.Key(string(w.group.UID)): value}, w.now)
+				w.nodes[i] = *withStatements(t, m.Node,
+					map[string]string{gating.Key(string(w.group.UID)): value}, w.now)
 			}
 		}
 	}
@@ -72,10 +73,12 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 		change func(*state.Group)
 	}{
 		{"minMembers is all", 4, faults{hangNodes: []int{2}}, func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
-		{"minMembers is all, slow", 4, faults{slowNodes: []int{2}}, func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
+		{"minMembers is all, slow", 4, faults{slowNodes: []int{2}},
+			func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
 		{"three nodes, two bad", 3, faults{hangNodes: []int{1, 2}}, func(*state.Group) {}},
 		{"16 of 16 needed", 16, faults{hangNodes: []int{7}}, func(g *state.Group) { g.Spec.Members.MinMembers = 16 }},
-		{"16, the bound of rounds", 16, faults{hangNodes: []int{7}}, func(g *state.Group) { g.Spec.Localization.MaxRounds = 3 }},
+		{"16, the bound of rounds", 16, faults{hangNodes: []int{7}},
+			func(g *state.Group) { g.Spec.Localization.MaxRounds = 3 }},
 		{"short time", 16, faults{hangNodes: []int{7}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 300 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,7 +89,8 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 				return t.Kind == v1alpha1.TestGroup && t.Verdict == v1alpha1.VerdictPass
 			})
 			if passed := w.stated(v1alpha1.VerdictPass); !formed && len(passed) > 0 {
-				t.Errorf("no communicator over the group passed, and %v carry Pass: %s\n%s", passed, w.span().Message, w.tests())
+				t.Errorf("no communicator over the group passed, and %v carry Pass: %s\n%s",
+					passed, w.span().Message, w.tests())
 			}
 		})
 	}
@@ -95,7 +99,8 @@ func TestPassOnlyAfterTheGroupPassedWithoutTheCulprit(t *testing.T) {
 // TestSlowMarkStaysUntilSpeedIsJudged: a node that was slow over several nodes stays marked until it was held against
 // others again, also where another node hangs.
 func TestSlowMarkStaysUntilSpeedIsJudged(t *testing.T) {
-	for name, least := range map[string]int32{"the group without the culprit is formed": 1, "minMembers is all, so that it is not": 16} {
+	for name, least := range map[string]int32{"the group without the culprit is formed": 1,
+		"minMembers is all, so that it is not": 16} {
 		t.Run(name, func(t *testing.T) {
 			w := newGroupWorld(t, 16, faults{slowNodes: []int{3}}, func(g *state.Group) {
 				g.Spec.Gating = enforced(50)
@@ -113,7 +118,8 @@ func TestSlowMarkStaysUntilSpeedIsJudged(t *testing.T) {
 			w.play()
 			w.step()
 			if w.group.Status.Run.Number != 2 || slices.Contains(w.stated(v1alpha1.VerdictPass), "n00003") {
-				t.Errorf("n00003, which is still as slow, says Pass after run %s: %s", w.group.Status.Run.ID, w.span().Message)
+				t.Errorf("n00003, which is still as slow, says Pass after run %s: %s",
+					w.group.Status.Run.ID, w.span().Message)
 			}
 		})
 	}
@@ -133,7 +139,8 @@ func TestSlowMarkStaysWhereNothingIsCompared(t *testing.T) {
 	}
 	w.writeMarks(t)
 	gpus := w.nodes[0].Status.Allocatable
-	w.nodes[0].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "0") // its device plugin is gone for a while
+	// its device plugin is gone for a while
+	w.nodes[0].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "0")
 	w.again("without n00000")
 	w.runAll(300_000, 300_000, 100_000)
 	if got := w.stated(v1alpha1.VerdictPass); slices.Contains(got, "n00002") {
@@ -155,7 +162,8 @@ func TestMarksOfRandomFaults(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := []int{4, 8, 16, 24}[r.IntN(4)]
 		var f faults
-		nodes := []*[]int{&f.slowNodes, &f.hangNodes, &f.wrongNodes, &f.dieNodes, &f.silentNodes, &f.neverReady, &f.muteNodes, &f.crawlNodes}
+		nodes := []*[]int{&f.slowNodes, &f.hangNodes, &f.wrongNodes, &f.dieNodes, &f.silentNodes, &f.neverReady,
+			&f.muteNodes, &f.crawlNodes}
 		rails := []*[][2]int{&f.slowRails, &f.hangRails}
 		bad := map[string]bool{}
 		for _, i := range r.Perm(n)[:1+r.IntN(2)] {

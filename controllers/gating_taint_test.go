@@ -42,7 +42,9 @@ func TestNoGPUsOnATaintedNodeNamesTheTaint(t *testing.T) {
 			w.reportFacts()
 			w.runAll(300_000)
 			closure := w.commTask("n00001").Spec.Run.Closed
-			if closure == nil || closure.Reason != v1alpha1.ReasonNoGPUResource || strings.Contains(closure.Message, remark) != c.want || c.want && !strings.Contains(closure.Message, "Node n00001 has the taint "+c.key) {
+			if closure == nil || closure.Reason != v1alpha1.ReasonNoGPUResource ||
+				strings.Contains(closure.Message, remark) != c.want ||
+				c.want && !strings.Contains(closure.Message, "Node n00001 has the taint "+c.key) {
 				t.Errorf("one of three: %+v", closure)
 			}
 			without(0)
@@ -50,7 +52,9 @@ func TestNoGPUsOnATaintedNodeNamesTheTaint(t *testing.T) {
 			w = newWorld(testkit.Group(), nodes)
 			w.now = w.now.Add(time.Second)
 			w.settle()
-			if f := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionAccepted); f.Reason != v1alpha1.ReasonNoGPUResource || strings.Contains(f.Message, remark) != c.want {
+			if f := meta.FindStatusCondition(w.group.Status.Conditions,
+				v1alpha1.ConditionAccepted); f.Reason != v1alpha1.ReasonNoGPUResource ||
+				strings.Contains(f.Message, remark) != c.want {
 				t.Errorf("all three: %+v", f)
 			}
 		})
@@ -83,16 +87,21 @@ func TestTheSampleRuleFitsGating(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &rule.Spec
-	if rule.APIVersion != "readiness.node.x-k8s.io/v1alpha1" || rule.Kind != "NodeReadinessRule" || s.EnforcementMode != "continuous" || !s.DryRun || len(s.NodeSelector) == 0 {
+	if rule.APIVersion != "readiness.node.x-k8s.io/v1alpha1" || rule.Kind != "NodeReadinessRule" ||
+		s.EnforcementMode != "continuous" || !s.DryRun || len(s.NodeSelector) == 0 {
 		t.Errorf("%+v", rule)
 	}
-	if len(s.Conditions) != 1 || s.Conditions[0].Type != v1alpha1.NodeConditionCommValidated || s.Conditions[0].RequiredStatus != corev1.ConditionTrue || s.Conditions[0].DefaultStatus != corev1.ConditionTrue {
+	if len(s.Conditions) != 1 || s.Conditions[0].Type != v1alpha1.NodeConditionCommValidated ||
+		s.Conditions[0].RequiredStatus != corev1.ConditionTrue ||
+		s.Conditions[0].DefaultStatus != corev1.ConditionTrue {
 		t.Errorf("conditions %+v", s.Conditions)
 	}
 	if s.Taint.Key != v1alpha1.TaintReadiness || s.Taint.Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("taint %+v", s.Taint)
 	}
-	if !slices.ContainsFunc(runpod.Tolerations(nil), func(t corev1.Toleration) bool { return t.Key == s.Taint.Key && t.Effect == s.Taint.Effect }) {
+	if !slices.ContainsFunc(runpod.Tolerations(nil), func(t corev1.Toleration) bool {
+		return t.Key == s.Taint.Key && t.Effect == s.Taint.Effect
+	}) {
 		t.Error("run pods do not tolerate it: a tainted node is never measured again")
 	}
 }

@@ -27,7 +27,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-var testConfig = Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{"team"}}
+var testConfig = Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test",
+	PrivilegedNamespaces: []string{"team"}}
 
 // TestMain lets garbage grow: to collect it took a fifth of the tests' time. What is measured in memory stays as it is.
 func TestMain(m *testing.M) {
@@ -86,7 +87,8 @@ func (all *storedRuns) write(group *state.Group, status *state.Status) {
 		(*all)[at] = *stored
 		*all = (*all)[max(0, len(*all)-3):]
 	}
-	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: next.Status.GroupStatus()}
+	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec,
+		Status: next.Status.GroupStatus()}
 	*group = *state.Join(stored, *all)
 }
 
@@ -105,25 +107,33 @@ func (all *storedRuns) suspend(group *state.Group, suspend bool) {
 		latest.Spec.Suspend = suspend
 		latest.Generation++
 	}
-	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: group.Status.GroupStatus()}
+	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec,
+		Status: group.Status.GroupStatus()}
 	*group = *state.Join(stored, *all)
 }
 
 // deleteLatest deletes the CommRun of the group's run, and reads the group again.
 func (all *storedRuns) deleteLatest(group *state.Group) {
 	latest := state.Latest(*all)
-	*all = slices.DeleteFunc(slices.Clone(*all), func(r v1alpha1.CommRun) bool { return latest != nil && r.Name == latest.Name })
-	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: group.Status.GroupStatus()}
+	*all = slices.DeleteFunc(slices.Clone(*all), func(r v1alpha1.CommRun) bool {
+		return latest != nil && r.Name == latest.Name
+	})
+	stored := &v1alpha1.CommGroup{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec,
+		Status: group.Status.GroupStatus()}
 	*group = *state.Join(stored, *all)
 }
 
 func newWorld(group *state.Group, nodes []corev1.Node) *world {
-	return &world{now: testkit.Now, group: group, nodes: nodes, commTasks: map[string]*v1alpha1.CommTask{}, commNodes: map[string]*v1alpha1.CommNode{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
+	return &world{now: testkit.Now, group: group, nodes: nodes, commTasks: map[string]*v1alpha1.CommTask{},
+		commNodes: map[string]*v1alpha1.CommNode{}, changes: map[string]int{}, pods: map[string]*corev1.Pod{}}
 }
 
 func (w *world) snapshot() *Snapshot {
-	stored := &v1alpha1.CommGroup{TypeMeta: w.group.TypeMeta, ObjectMeta: w.group.ObjectMeta, Spec: w.group.Spec, Status: w.group.Status.GroupStatus()}
-	s := &Snapshot{Now: w.now, Group: w.group, Stored: stored, Runs: w.runs, StoredRun: state.Latest(w.runs), RunDeleted: w.deletedRun != 0 && w.group.Status.Run != nil && w.deletedRun == w.group.Status.Run.Number, Nodes: w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
+	stored := &v1alpha1.CommGroup{TypeMeta: w.group.TypeMeta, ObjectMeta: w.group.ObjectMeta, Spec: w.group.Spec,
+		Status: w.group.Status.GroupStatus()}
+	s := &Snapshot{Now: w.now, Group: w.group, Stored: stored, Runs: w.runs, StoredRun: state.Latest(w.runs),
+		RunDeleted: w.deletedRun != 0 && w.group.Status.Run != nil && w.deletedRun == w.group.Status.Run.Number,
+		Nodes:      w.nodes, ConfigMap: w.configMap, ConfigMapCertain: true, OtherRunPods: w.others, Claims: w.claims,
 		BusyAt: w.busyAt.of(client.ObjectKeyFromObject(w.group), w.now)}
 	s.CommTasks, s.RunPods = make([]v1alpha1.CommTask, 0, len(w.commTasks)), make([]corev1.Pod, 0, len(w.pods))
 	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
@@ -234,7 +244,8 @@ func (w *world) settle() {
 	for range 10 {
 		before := w.group.Status // a decision changes nothing that it reads
 		d := w.step()
-		if objects.Same(&before, &d.Status) && len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
+		if objects.Same(&before, &d.Status) &&
+			len(d.CommTasks)+len(d.CreatePods)+len(d.DeletePods)+len(d.DeleteCommTasks) == 0 {
 			return
 		}
 	}
@@ -274,7 +285,8 @@ func playMonitors(ctx context.Context, c client.Client, facts func(node string) 
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: v1alpha1.CommNodeSpec{NodeUID: string(n.UID)}}
+		cn := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
+			Spec: v1alpha1.CommNodeSpec{NodeUID: string(n.UID)}}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(cn), cn); apierrors.IsNotFound(err) {
 			err = c.Create(ctx, cn)
 			if err != nil {
@@ -317,7 +329,8 @@ func endPod(pod *corev1.Pod, code int32, now time.Time) {
 		pod.Status.Phase = corev1.PodFailed
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: *decision.Stamp(now), StartedAt: *decision.Stamp(now)}}}}
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: *decision.Stamp(now),
+			StartedAt: *decision.Stamp(now)}}}}
 }
 
 // runAll lets every node pass, with the given bus bandwidths by rank order; the last one repeats.
@@ -344,7 +357,8 @@ func (w *world) runAll(busBWMBps ...int64) {
 				continue
 			}
 			startPod(pod, node, w.now)
-			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass, busBWMBps[min(i, len(busBWMBps)-1)], w.now)
+			ct.Status.Run = testkit.Report(w.plan(), ct.Spec.Run, v1alpha1.VerdictPass,
+				busBWMBps[min(i, len(busBWMBps)-1)], w.now)
 			endPod(pod, 0, w.now)
 		}
 	}

@@ -35,7 +35,8 @@ func TestRunsOfAllOutlastRunsOfSome(t *testing.T) {
 				whole++
 			}
 		}
-		if run := w.group.Status.Run; run.Trigger != state.TriggerNodesChanged || h[0].ID != run.ID || whole < history.KeptWhole || len(h) > history.MaxRuns {
+		if run := w.group.Status.Run; run.Trigger != state.TriggerNodesChanged || h[0].ID != run.ID ||
+			whole < history.KeptWhole || len(h) > history.MaxRuns {
 			t.Fatalf("after %d runs of some: run %s %s, history %+v", i+1, run.ID, run.Trigger, h)
 		}
 	}
@@ -61,11 +62,13 @@ func TestHistoryTellsTheGroupsFirstFigure(t *testing.T) {
 		w := newGroupWorld(t, 6, tc.faults, nil)
 		w.play()
 		h := w.group.Status.History
-		if len(h) != 1 || h[0].GroupBusBandwidthMBps == nil || *h[0].GroupBusBandwidthMBps != tc.mbps || h[0].GroupNodes != tc.nodes {
+		if len(h) != 1 || h[0].GroupBusBandwidthMBps == nil || *h[0].GroupBusBandwidthMBps != tc.mbps ||
+			h[0].GroupNodes != tc.nodes {
 			t.Errorf("%s: history %+v, tests %s", name, h, w.tests())
 		}
 		// kubectl get shows the same figure, while the run goes on and after it.
-		if one := w.group.Status.Headline; one == nil || one.GroupBusBandwidthMBps == nil || *one.GroupBusBandwidthMBps != tc.mbps || one.GroupNodes != tc.nodes {
+		if one := w.group.Status.Headline; one == nil || one.GroupBusBandwidthMBps == nil ||
+			*one.GroupBusBandwidthMBps != tc.mbps || one.GroupNodes != tc.nodes {
 			t.Errorf("%s: headline %+v, tests %s", name, one, w.tests())
 		}
 	}
@@ -104,7 +107,8 @@ func TestHistoryOfRuns(t *testing.T) {
 	if one := w.group.Status.Headline; one == nil || one.GroupBusBandwidthMBps != nil || one.GroupNodes != 0 {
 		t.Errorf("span Node: headline %+v", one)
 	}
-	if h[0].Members != "2/2" || h[0].Verdict != v1alpha1.VerdictPass || h[0].BusBandwidthMBps == nil || h[0].Headline == "" || h[0].BaselineKey == "" {
+	if h[0].Members != "2/2" || h[0].Verdict != v1alpha1.VerdictPass || h[0].BusBandwidthMBps == nil ||
+		h[0].Headline == "" || h[0].BaselineKey == "" {
 		t.Errorf("entry %+v", h[0])
 	}
 	if got := w.group.Status.Trend; got != v1alpha1.TrendUnknown {
@@ -119,7 +123,8 @@ func TestHistoryOfRuns(t *testing.T) {
 	w.group.Spec.Run.State = v1alpha1.RunSuspended
 	w.settle()
 	h = w.group.Status.History
-	if len(h) != 2 || h[0].ID != "1-2" || h[0].Verdict != "" || h[0].GPUMinutes != 8 || w.group.Status.Budget.UsedGPUMinutes != 48 {
+	if len(h) != 2 || h[0].ID != "1-2" || h[0].Verdict != "" || h[0].GPUMinutes != 8 ||
+		w.group.Status.Budget.UsedGPUMinutes != 48 {
 		t.Errorf("after the abort: %+v, budget %+v", h, w.group.Status.Budget)
 	}
 	w.pods = map[string]*corev1.Pod{}
@@ -133,7 +138,8 @@ func TestHistoryOfRuns(t *testing.T) {
 	w.group.Generation++
 	w.settle()
 	h = w.group.Status.History
-	if len(h) != 3 || h[0].ID != "1-3" || h[0].Verdict != "" || h[0].Reason != v1alpha1.ReasonSuperseded || h[0].GPUMinutes != 16 || w.group.Status.Budget.UsedGPUMinutes != 64 {
+	if len(h) != 3 || h[0].ID != "1-3" || h[0].Verdict != "" || h[0].Reason != v1alpha1.ReasonSuperseded ||
+		h[0].GPUMinutes != 16 || w.group.Status.Budget.UsedGPUMinutes != 64 {
 		t.Errorf("after a change of the spec: %+v, budget %+v", h, w.group.Status.Budget)
 	}
 	if run := w.group.Status.Run; run.ID != "2-4" || run.Phase != v1alpha1.RunPhaseRunning {

@@ -37,9 +37,10 @@ func gpuContainer(gpus string) corev1.Container {
 }
 
 func TestGPUHolders(t *testing.T) {
-	pod := func(name string, phase corev1.PodPhase, labels map[string]string, init, main []corev1.Container) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels}, Status: corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{InitContainers: init, Containers: main}}
+	pod := func(name string, phase corev1.PodPhase, labels map[string]string,
+		init, main []corev1.Container) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: labels},
+			Status: corev1.PodStatus{Phase: phase}, Spec: corev1.PodSpec{InitContainers: init, Containers: main}}
 	}
 	some := func(gpus ...string) (out []corev1.Container) {
 		for _, g := range gpus {
@@ -63,10 +64,12 @@ func TestGPUHolders(t *testing.T) {
 		"failed":                  {pod("a", corev1.PodFailed, nil, nil, some("2")), ""},
 		"two containers":          {pod("a", corev1.PodRunning, nil, nil, some("2", "", "3")), "team/a (5)"},
 		"a larger init container": {pod("a", corev1.PodRunning, nil, some("4"), some("1")), "team/a (4)"},
-		"an init container that goes on beside them": {pod("a", corev1.PodRunning, nil, []corev1.Container{beside}, some("2")), "team/a (3)"},
-		"of the group itself":                        {pod("a", corev1.PodRunning, run("uid-g"), nil, some("2")), ""},
-		"of another group":                           {pod("a", corev1.PodRunning, run("uid-h"), nil, some("2")), "team/a (2)"},
-		"zero asked":                                 {pod("a", corev1.PodRunning, nil, nil, some("0")), ""},
+		"an init container that goes on beside them": {pod("a", corev1.PodRunning, nil, []corev1.Container{beside},
+			some("2")), "team/a (3)"},
+		"of the group itself": {pod("a", corev1.PodRunning, run("uid-g"), nil, some("2")), ""},
+		"of another group": {pod("a", corev1.PodRunning, run("uid-h"), nil, some("2")),
+			"team/a (2)"},
+		"zero asked": {pod("a", corev1.PodRunning, nil, nil, some("0")), ""},
 	} {
 		if got := sharing.Holders([]corev1.Pod{tc.pod}, v1alpha1.ResourceGPU, testkit.Group()); got != tc.want {
 			t.Errorf("%s: %q, expected %q", name, got, tc.want)
@@ -77,17 +80,22 @@ func TestGPUHolders(t *testing.T) {
 // TestOthersAreNotNamed: who reads a CommGroup may not know what other namespaces run.
 func TestOthersAreNotNamed(t *testing.T) {
 	held := func(namespace, name, gpus string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
-			Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{gpuContainer(gpus)}}}
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			Spec:   corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{gpuContainer(gpus)}}}
 	}
-	pods := []corev1.Pod{held("secret-project", "merger-model-0", "2"), held("team", "b", "1"), held("secret-project", "merger-model-1", "3"), held("team", "a", "4")}
-	if got, want := sharing.Holders(pods, v1alpha1.ResourceGPU, testkit.Group()), "team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
+	pods := []corev1.Pod{held("secret-project", "merger-model-0", "2"), held("team", "b", "1"),
+		held("secret-project", "merger-model-1", "3"), held("team", "a", "4")}
+	if got, want := sharing.Holders(pods, v1alpha1.ResourceGPU, testkit.Group()),
+		"team/a (4), team/b (1) and 2 pods of another namespace (5)"; got != want {
 		t.Errorf("holders: %q, expected %q", got, want)
 	}
-	if got, want := sharing.Holders(pods[:1], v1alpha1.ResourceGPU, testkit.Group()), "1 pod of another namespace (2)"; got != want {
+	if got, want := sharing.Holders(pods[:1], v1alpha1.ResourceGPU, testkit.Group()),
+		"1 pod of another namespace (2)"; got != want {
 		t.Errorf("holders: %q, expected %q", got, want)
 	}
-	s := &Snapshot{Group: testkit.Group(), Claims: []sharing.Claim{{Group: "secret-project/merger", UID: "x", Nodes: []string{"n"}}, {Group: "team/h", UID: "y", Nodes: []string{"m"}}}}
+	s := &Snapshot{Group: testkit.Group(), Claims: []sharing.Claim{{Group: "secret-project/merger", UID: "x",
+		Nodes: []string{"n"}}, {Group: "team/h", UID: "y", Nodes: []string{"m"}}}}
 	for i, pod := range pods[:2] {
 		pod.Spec.NodeName = string(rune('p' + i))
 		s.OtherRunPods = append(s.OtherRunPods, pod)
@@ -100,7 +108,8 @@ func TestOthersAreNotNamed(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(e.Pods["p"], "of another namespace") || !strings.Contains(e.Pods["q"], "team/b") || !strings.Contains(e.Claims["m"], "team/h") || !strings.Contains(e.Claims["n"], "of another namespace") {
+	if !strings.Contains(e.Pods["p"], "of another namespace") || !strings.Contains(e.Pods["q"], "team/b") ||
+		!strings.Contains(e.Claims["m"], "team/h") || !strings.Contains(e.Claims["n"], "of another namespace") {
 		t.Errorf("pods %v, claims %v", e.Pods, e.Claims)
 	}
 }
@@ -123,7 +132,8 @@ func TestBusyNode(t *testing.T) {
 		t.Fatalf("pods %v", slices.Sorted(maps.Keys(w.pods)))
 	}
 	a := w.commTask(busy).Spec.Run
-	if a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy || !strings.Contains(a.Waiting.Message, "prod/train-0 (2)") {
+	if a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy ||
+		!strings.Contains(a.Waiting.Message, "prod/train-0 (2)") {
 		t.Fatalf("waiting %+v", a.Waiting)
 	}
 	var text string
@@ -150,7 +160,8 @@ func TestBusyNode(t *testing.T) {
 	w.reportFacts()
 	w.settle()
 	a = w.commTask(busy).Spec.Run
-	if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy || a.Closed.Verdict != v1alpha1.VerdictSkipped || a.Waiting != nil || !strings.Contains(a.Closed.Message, "prod/train-0 (2)") {
+	if a.Closed == nil || a.Closed.Reason != v1alpha1.ReasonNodeBusy || a.Closed.Verdict != v1alpha1.VerdictSkipped ||
+		a.Waiting != nil || !strings.Contains(a.Closed.Message, "prod/train-0 (2)") {
 		t.Fatalf("after the deadline: %+v, closed %+v", a, a.Closed)
 	}
 	ct := w.commTask(free)
@@ -194,7 +205,8 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 			w.unread = map[string]string{bad: why}
 			w.settle()
 			a := w.commTask(bad).Spec.Run
-			if a.Waiting == nil || !strings.Contains(a.Waiting.Message, why) || !strings.Contains(w.runningSays(), why) || w.podOn(bad) != nil {
+			if a.Waiting == nil || !strings.Contains(a.Waiting.Message, why) ||
+				!strings.Contains(w.runningSays(), why) || w.podOn(bad) != nil {
 				t.Fatalf("waiting %+v, Running says %q", a.Waiting, w.runningSays())
 			}
 			since := a.Waiting.Since.Time
@@ -222,7 +234,8 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 				}
 				return
 			}
-			if a.Closed == nil || a.Closed.Reason != tc.reason || a.Closed.Verdict != tc.verdict || !strings.Contains(a.Closed.Message, why) || w.group.Status.Run.Phase != v1alpha1.RunPhaseFinished {
+			if a.Closed == nil || a.Closed.Reason != tc.reason || a.Closed.Verdict != tc.verdict ||
+				!strings.Contains(a.Closed.Message, why) || w.group.Status.Run.Phase != v1alpha1.RunPhaseFinished {
 				t.Errorf("after the deadline: %+v, closed %+v, run %+v", a, a.Closed, w.group.Status.Run)
 			}
 		})
@@ -234,7 +247,8 @@ func TestNodeThatCannotBeLookedAt(t *testing.T) {
 func TestRefusedLookHasADeadline(t *testing.T) {
 	nothing := func(client.Object) error { return nil }
 	r, c, _ := refusing(t, idleGroup(), &nothing)
-	r.APIReader = interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	r.APIReader = interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context,
+		c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if o := (&client.ListOptions{}).ApplyOptions(opts); o.FieldSelector != nil {
 			return errQuota
 		}
@@ -252,7 +266,9 @@ func TestRefusedLookHasADeadline(t *testing.T) {
 		if err := errors.Join(c.Get(t.Context(), request.NamespacedName, &g), c.List(t.Context(), &nodes)); err != nil {
 			t.Fatal(err)
 		}
-		if err := playMonitors(t.Context(), c, func(string) *v1alpha1.NodeFacts { return testkit.Facts(clock.Now()) }); err != nil {
+		if err := playMonitors(t.Context(), c, func(string) *v1alpha1.NodeFacts {
+			return testkit.Facts(clock.Now())
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range nodes.Items {
@@ -264,7 +280,9 @@ func TestRefusedLookHasADeadline(t *testing.T) {
 			}
 		}
 		if run := g.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseFinished {
-			if v := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionValidated); v.Reason != v1alpha1.ReasonListFailed || !strings.Contains(v.Message, "exceeded quota: small") {
+			if v := meta.FindStatusCondition(g.Status.Conditions,
+				v1alpha1.ConditionValidated); v.Reason != v1alpha1.ReasonListFailed ||
+				!strings.Contains(v.Message, "exceeded quota: small") {
 				t.Errorf("Validated is %+v", v)
 			}
 			return
@@ -300,7 +318,8 @@ func TestNoLookWithoutNeed(t *testing.T) {
 		w.reportFacts()
 		w.settle()
 		if w.looks > 0 || len(w.pods) != 3 {
-			t.Errorf("ranks %d, nodes %s: %d look-ups, %d pods", g.Spec.RanksPerNode, g.Spec.Run.Nodes, w.looks, len(w.pods))
+			t.Errorf("ranks %d, nodes %s: %d look-ups, %d pods",
+				g.Spec.RanksPerNode, g.Spec.Run.Nodes, w.looks, len(w.pods))
 		}
 	}
 }
@@ -346,8 +365,10 @@ func TestBusyNodesTakeNoPlaces(t *testing.T) {
 			w.reportFacts()
 		}
 		run, took := w.group.Status.Run, w.now.Sub(start)
-		if m := w.group.Status.Members; run.Phase != v1alpha1.RunPhaseFinished || m.Passed != nodes-busy || m.Skipped != busy || took > 15*time.Minute || passed == 0 || passed > 5*time.Minute {
-			t.Errorf("%d ranks: run %s after %s, the idle nodes had passed after %s; members %+v", ranks, run.Phase, took, passed, m)
+		if m := w.group.Status.Members; run.Phase != v1alpha1.RunPhaseFinished || m.Passed != nodes-busy ||
+			m.Skipped != busy || took > 15*time.Minute || passed == 0 || passed > 5*time.Minute {
+			t.Errorf("%d ranks: run %s after %s, the idle nodes had passed after %s; members %+v",
+				ranks, run.Phase, took, passed, m)
 		}
 		if most > int(g.Spec.Run.MaxParallelNodes) {
 			t.Errorf("%d ranks: %d pods at once", ranks, most)
@@ -381,7 +402,9 @@ func TestBusyNodesAreLookedAtOncePerPoll(t *testing.T) {
 		}
 		w.now = w.now.Truncate(time.Second)
 	}
-	stage := newGroupWorld(t, 4, faults{}, func(g *state.Group) { g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle })
+	stage := newGroupWorld(t, 4, faults{}, func(g *state.Group) {
+		g.Spec.RanksPerNode, g.Spec.Run.Nodes = 4, v1alpha1.NodeUseIdle
+	})
 	stage.settle()
 	stage.playNodes()
 	stage.holders = map[string]string{"n00001": "prod/train (4)", "n00002": "prod/train (4)"}
@@ -410,10 +433,12 @@ func TestLookMemory(t *testing.T) {
 	m.add(a, map[string]string{"busy": "x", "free": ""}, testkit.Now)
 	m.add(b, map[string]string{"other": "x"}, testkit.Now)
 	m.add(a, map[string]string{"later": "x"}, testkit.Now.Add(sharing.BusyPoll-time.Second))
-	if got := slices.Sorted(maps.Keys(m.of(a, testkit.Now.Add(sharing.BusyPoll-time.Second)))); !slices.Equal(got, []string{"busy", "later"}) {
+	if got := slices.Sorted(maps.Keys(m.of(a, testkit.Now.Add(sharing.BusyPoll-time.Second)))); !slices.Equal(got,
+		[]string{"busy", "later"}) {
 		t.Errorf("before a poll is over: %v", got)
 	}
-	if got := slices.Sorted(maps.Keys(m.of(a, testkit.Now.Add(sharing.BusyPoll)))); !slices.Equal(got, []string{"later"}) {
+	if got := slices.Sorted(maps.Keys(m.of(a, testkit.Now.Add(sharing.BusyPoll)))); !slices.Equal(got,
+		[]string{"later"}) {
 		t.Errorf("after a poll: %v", got)
 	}
 	m.forget(b)

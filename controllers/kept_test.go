@@ -153,8 +153,10 @@ func TestLogOfTheCulpritIsKept(t *testing.T) {
 		w.reportFacts()
 		w.settle()
 		pod := w.groupPod("n00005")
-		if s := w.span(); len(s.Culprits) != 1 || s.Culprits[0].Node != "n00005" || (pod != nil) != ends || pod != nil && podstate.Alive(pod) || held > podstate.ExitGrace {
-			t.Errorf("it ends by itself: %v; culprits %v, pod left: %v, held for %s", ends, s.Culprits, pod != nil, held)
+		if s := w.span(); len(s.Culprits) != 1 || s.Culprits[0].Node != "n00005" || (pod != nil) != ends ||
+			pod != nil && podstate.Alive(pod) || held > podstate.ExitGrace {
+			t.Errorf("it ends by itself: %v; culprits %v, pod left: %v, held for %s",
+				ends, s.Culprits, pod != nil, held)
 		}
 	}
 }
@@ -171,7 +173,8 @@ func TestKeptPodsOfTheGroupsStage(t *testing.T) {
 		for _, pod := range w.pods {
 			kept[pod.Labels[v1alpha1.LabelNode]] = true
 		}
-		if verdict := w.span().Verdict; len(hang) > 0 && (verdict != v1alpha1.VerdictFail || len(kept) == 0) || len(hang) == 0 && len(kept) > 0 {
+		if verdict := w.span().Verdict; len(hang) > 0 && (verdict != v1alpha1.VerdictFail || len(kept) == 0) ||
+			len(hang) == 0 && len(kept) > 0 {
 			t.Errorf("hang %v: stage %s, pods of %v are kept", hang, verdict, kept)
 		}
 		if w.alive() > 0 {

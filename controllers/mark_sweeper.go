@@ -85,7 +85,8 @@ func (m *MarkSweeper) Sweep(ctx context.Context) error {
 }
 
 // liveGroups are the UIDs of all groups that there are, and of those that marks name in namespaces that cannot be read.
-func (m *MarkSweeper) liveGroups(ctx context.Context, reader client.Reader, nodes []corev1.Node) (map[string]bool, error) {
+func (m *MarkSweeper) liveGroups(ctx context.Context, reader client.Reader,
+	nodes []corev1.Node) (map[string]bool, error) {
 	namespaces := m.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}

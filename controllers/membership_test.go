@@ -26,7 +26,8 @@ func TestUnknownNames(t *testing.T) {
 		{nil, ""},
 		{[]string{"n00000", "n00001"}, ""},
 		{[]string{"n00000", "n0001"}, " No node has the name n0001 (members.nodeNames)."},
-		{[]string{"a", "b", "c", "d", "e", "f", "g"}, " No node has the name a, b, c, d, e and 2 more (members.nodeNames)."},
+		{[]string{"a", "b", "c", "d", "e", "f", "g"},
+			" No node has the name a, b, c, d, e and 2 more (members.nodeNames)."},
 	} {
 		g := testkit.Group()
 		g.Spec.Members.NodeNames = tc.names
@@ -67,7 +68,9 @@ func TestConditionsShowNoRawCharacters(t *testing.T) {
 	group.Spec.Members.NodeNames = []string{"n\x1b[2J\nReady: True"}
 	w := newWorld(group, testkit.Nodes(1))
 	conditions := w.step().Status.Conditions
-	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return strings.Contains(c.Message, `n\u001b[2J Ready: True`) }) {
+	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
+		return strings.Contains(c.Message, `n\u001b[2J Ready: True`)
+	}) {
 		t.Errorf("no condition names the node: %+v", conditions)
 	}
 	for _, c := range conditions {

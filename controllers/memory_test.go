@@ -46,7 +46,8 @@ func BenchmarkManagerMemory(b *testing.B) {
 			folder := b.TempDir()
 			writeCache(b, folder, members)
 			for b.Loop() {
-				cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkManagerMemory$", "-test.benchtime=1x")
+				cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^$",
+					"-test.bench=^BenchmarkManagerMemory$", "-test.benchtime=1x")
 				cmd.Env = append(os.Environ(), memoryFolder+"="+folder, fmt.Sprintf("GOMEMLIMIT=%d", managerMemory))
 				out, err := cmd.CombinedOutput()
 				if err != nil {
@@ -54,7 +55,8 @@ func BenchmarkManagerMemory(b *testing.B) {
 				}
 				told := 0
 				for line := range strings.Lines(string(out)) {
-					if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok && strings.HasPrefix(name, "MiB") {
+					if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok &&
+						strings.HasPrefix(name, "MiB") {
 						v, err := strconv.ParseFloat(value, 64)
 						if err != nil {
 							b.Fatal(err)
@@ -90,7 +92,8 @@ func writeCache(b *testing.B, folder string, members int) {
 	for _, name := range slices.Sorted(maps.Keys(w.commTasks)) {
 		ct := w.commTasks[name]
 		model := demo.Items[len(list.Items)%len(demo.Items)].DeepCopy()
-		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = ct.Status.Run.ID, ct.Status.Run.Generation, ct.Status.Run.BootID
+		model.Status.Run.ID, model.Status.Run.Generation, model.Status.Run.BootID = ct.Status.Run.ID,
+			ct.Status.Run.Generation, ct.Status.Run.BootID
 		ct.Status = model.Status
 		list.Items = append(list.Items, *ct)
 		cn := demoNodes.Items[len(nodes.Items)%len(demoNodes.Items)].DeepCopy()
@@ -104,7 +107,8 @@ func writeCache(b *testing.B, folder string, members int) {
 			w.nodes[i].Labels[fmt.Sprintf("feature.node.kubernetes.io/some-feature-%d-%d", j, i)] = "true"
 		}
 	}
-	for name, object := range map[string]any{"commtasks": list, "commnodes": nodes, "nodes": corev1.NodeList{Items: w.nodes}, "group": w.group} {
+	for name, object := range map[string]any{"commtasks": list, "commnodes": nodes,
+		"nodes": corev1.NodeList{Items: w.nodes}, "group": w.group} {
 		data, err := json.Marshal(object)
 		if err != nil {
 			b.Fatal(err)
@@ -166,7 +170,8 @@ func liveAsManager(b *testing.B, folder string) {
 			b.Fatal(err)
 		}
 	}
-	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommTasks: commTasks.Items, CommNodes: commNodes.Items, ConfigMapCertain: true}
+	s := &Snapshot{Now: testkit.Now, Group: group, Nodes: nodes.Items, CommTasks: commTasks.Items,
+		CommNodes: commNodes.Items, ConfigMapCertain: true}
 	leads := make(chan struct{})
 	close(leads)
 	registry := prometheus.NewRegistry()

@@ -56,7 +56,8 @@ func TestReadsOfMissingPodsAreBounded(t *testing.T) {
 		var gets atomic.Int32
 		lists := 0
 		r.APIReader = interceptor.NewClient(cache.api.(client.WithWatch), interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption) error {
 				if _, ok := o.(*corev1.Pod); ok {
 					gets.Add(1)
 				}
@@ -103,9 +104,11 @@ func TestReadsOfMissingPodsAreBounded(t *testing.T) {
 			lists = 0
 			gets.Store(0)
 			s := r.gather(t.Context(), &live)
-			if s.ListError != nil || len(s.RunPods) != nodes-tc.deleted || int(gets.Load()) != look.gets || lists != look.lists {
-				t.Errorf("%s, after %s: %v, %d pods, %d reads and %d lists; want %d pods, %d reads and %d lists", name, look.after, s.ListError,
-					len(s.RunPods), gets.Load(), lists, nodes-tc.deleted, look.gets, look.lists)
+			if s.ListError != nil || len(s.RunPods) != nodes-tc.deleted || int(gets.Load()) != look.gets ||
+				lists != look.lists {
+				t.Errorf("%s, after %s: %v, %d pods, %d reads and %d lists; want %d pods, %d reads and %d lists",
+					name, look.after, s.ListError, len(s.RunPods), gets.Load(), lists, nodes-tc.deleted,
+					look.gets, look.lists)
 			}
 		}
 	}

@@ -89,7 +89,8 @@ func (a *Access) CacheOptions(operatorNamespace string) cache.Options {
 }
 
 // informerOfNone reads what is not in served namespaces alone.
-func informerOfNone(from toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func informerOfNone(from toolscache.ListerWatcher, object runtime.Object, resync time.Duration,
+	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	switch object.(type) {
 	case *corev1.Node, *v1alpha1.CommNode:
 	default:
@@ -127,7 +128,8 @@ func (a *Access) Start(ctx context.Context) error {
 		}
 		if err := a.look(ctx); err != nil {
 			if ctx.Err() == nil {
-				a.Log.Error(err, "Could not look at the rights in the served namespaces; trying again", "in", accessInterval.String())
+				a.Log.Error(err, "Could not look at the rights in the served namespaces; trying again",
+					"in", accessInterval.String())
 			}
 			continue
 		}
@@ -165,8 +167,9 @@ func (a *Access) look(ctx context.Context) error {
 		case "":
 			a.Log.Info("The rights in a namespace are back", "namespace", namespace)
 		default:
-			a.Log.Error(nil, "A namespace cannot be served; the others are. Its CommGroups are left as they are. If it is gone, take it out of the chart's value "+
-				"namespaces; else restore Role and RoleBinding commgroup-manager-groups in it by helm upgrade. The manager looks again by itself",
+			a.Log.Error(nil, "A namespace cannot be served; the others are. Its CommGroups are left as they are. "+
+				"If it is gone, take it out of the chart's value namespaces; else restore Role and "+
+				"RoleBinding commgroup-manager-groups in it by helm upgrade. The manager looks again by itself",
 				"namespace", namespace, "refused", refusals[i], "every", accessInterval.String())
 		}
 		a.refused[namespace] = refusals[i]
@@ -190,9 +193,11 @@ func denied(ctx context.Context, c client.Client, namespace string) (string, err
 	for _, attributes := range cached {
 		for _, verb := range []string{"list", "watch"} {
 			attributes.Namespace, attributes.Verb = namespace, verb
-			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+			review := &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 			if err := c.Create(ctx, review); err != nil {
-				return "", fmt.Errorf("whether the manager may %s %s in namespace %s: %w; let it create selfsubjectaccessreviews (group %s)",
+				return "", fmt.Errorf("whether the manager may %s %s in namespace %s: "+
+					"%w; let it create selfsubjectaccessreviews (group %s)",
 					verb, attributes.Resource, namespace, err, authorizationv1.GroupName)
 			}
 			if !review.Status.Allowed {

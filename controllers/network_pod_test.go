@@ -34,10 +34,12 @@ func TestHostNetworkOnlyWhereAllowed(t *testing.T) {
 			cfg.PrivilegedNamespaces = tc.allowed
 			d := Decide(&Snapshot{Now: testkit.Now, Group: g, Nodes: testkit.Nodes(3)}, cfg)
 			c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionAccepted)
-			if refused := c.Reason == v1alpha1.ReasonHostNetworkNotAllowed; refused != tc.refused || refused != (c.Status == metav1.ConditionFalse) {
+			if refused := c.Reason == v1alpha1.ReasonHostNetworkNotAllowed; refused != tc.refused ||
+				refused != (c.Status == metav1.ConditionFalse) {
 				t.Errorf("Accepted is %s %s: %s", c.Status, c.Reason, c.Message)
 			}
-			if tc.refused && (!strings.Contains(c.Message, "namespace team") || !strings.Contains(c.Message, "--privileged-namespaces") || len(d.CreatePods) > 0 || d.Status.Run != nil) {
+			if tc.refused && (!strings.Contains(c.Message, "namespace team") || !strings.Contains(c.Message,
+				"--privileged-namespaces") || len(d.CreatePods) > 0 || d.Status.Run != nil) {
 				t.Errorf("refused, but %d pods, run %+v: %s", len(d.CreatePods), d.Status.Run, c.Message)
 			}
 		})
@@ -46,7 +48,8 @@ func TestHostNetworkOnlyWhereAllowed(t *testing.T) {
 	g := testkit.Group()
 	g.Spec.Span, g.Spec.Network.Mode = v1alpha1.SpanGroup, v1alpha1.NetworkHost
 	d := Decide(&Snapshot{Now: testkit.Now, Group: g, Nodes: []corev1.Node{}}, testConfig)
-	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionAccepted); c.Reason != v1alpha1.ReasonNoNodesMatched {
+	if c := meta.FindStatusCondition(d.Status.Conditions,
+		v1alpha1.ConditionAccepted); c.Reason != v1alpha1.ReasonNoNodesMatched {
 		t.Errorf("reason %s, want that no node matches", c.Reason)
 	}
 }

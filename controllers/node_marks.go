@@ -59,7 +59,8 @@ func writeNode(ctx context.Context, c client.Client, w *gating.Write, now time.T
 		}
 	}
 	if status != nil {
-		return client.IgnoreNotFound(c.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, status), owner))
+		return client.IgnoreNotFound(c.Status().Patch(ctx, node,
+			client.RawPatch(types.StrategicMergePatchType, status), owner))
 	}
 	return nil
 }
@@ -97,7 +98,8 @@ func (r *writer) applyNodeMarks(ctx context.Context, s *Snapshot, d *Decision) e
 	if forbidden != nil && d.Status.Gating != nil {
 		// To fail here would try again at once, again and again; and a user is to see it in the status.
 		g := d.Status.Gating
-		g.Message = clip.Head(strings.TrimSpace(fmt.Sprintf("Cannot mark %s: %v. Where the manager has no right to patch Nodes, bind the role commgroup-manager-gating to it (docs/gating.md). %s",
+		g.Message = clip.Head(strings.TrimSpace(fmt.Sprintf("Cannot mark %s: %v. Where the manager has "+
+			"no right to patch Nodes, bind the role commgroup-manager-gating to it (docs/gating.md). %s",
 			explain.Names(refused, 3), forbidden, g.Message)), gating.MessageBytes)
 		d.WakeAt = decision.Earlier(d.WakeAt, s.Now.Add(forbiddenPause))
 	} else if forbidden != nil {
@@ -131,7 +133,8 @@ func (r *writer) tellMarks(group *v1alpha1.CommGroup, done []*gating.Mark) {
 		}
 		if len(names) > 0 {
 			r.Recorder.Eventf(group, nil, kind.event, kind.reason, kind.action, "%s",
-				clip.Head(fmt.Sprintf("%s: %s. %s", kind.verb, explain.Names(names, 5), explain.Sentence(explain.OfFirst(why, names))), 1000))
+				clip.Head(fmt.Sprintf("%s: %s. %s",
+					kind.verb, explain.Names(names, 5), explain.Sentence(explain.OfFirst(why, names))), 1000))
 		}
 	}
 }

@@ -35,8 +35,8 @@ type observer struct {
 type Snapshot struct {
 	Now   time.Time
 	Group *state.Group
-	// Stored is the CommGroup as it was read, StoredRun the CommRun of the run that Group.Status.Run is; nil where there
-	// is none.
+	// Stored is the CommGroup as it was read, StoredRun the CommRun of the run that Group.Status.Run is; nil where
+	// there is none.
 	Stored    *v1alpha1.CommGroup
 	StoredRun *v1alpha1.CommRun
 	// RunDeleted: the CommRun of the group's latest run was deleted, and the run is known by the group's status alone.
@@ -69,8 +69,8 @@ type Snapshot struct {
 	OwnedConfigMaps []string
 	// Runs are the group's CommRuns, those too that have not started.
 	Runs []v1alpha1.CommRun
-	// StartRefused says why the API server takes no CommRun for the run that is to start; nil where it was not tried, or
-	// does.
+	// StartRefused says why the API server takes no CommRun for the run that is to start; nil where it was not tried,
+	// or does.
 	StartRefused error
 	// ListError is set when a part could not be read; nothing may be concluded then.
 	ListError error
@@ -245,7 +245,8 @@ func (g *gonePods) forget(group types.NamespacedName) {
 // inSession says whether the node's agent takes part in a group's stage: it has answered, and was not told to end.
 func inSession(ct *v1alpha1.CommTask) bool {
 	a, r := ct.Spec.Session, ct.Status.Session
-	return a != nil && r != nil && a.State == v1alpha1.SessionOpen && r.RunID == a.RunID && r.State != v1alpha1.SessionEnded && r.State != v1alpha1.SessionFailed
+	return a != nil && r != nil && a.State == v1alpha1.SessionOpen && r.RunID == a.RunID &&
+		r.State != v1alpha1.SessionEnded && r.State != v1alpha1.SessionFailed
 }
 
 // readMissingPods adds to the snapshot the awaited pods that the cache does not have and the API server does.
@@ -273,7 +274,8 @@ func (r *observer) readMissingPods(ctx context.Context, s *Snapshot) error {
 	errs := atOnce(missing, func(name string) error {
 		var pod corev1.Pod
 		err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: name}, &pod)
-		if err == nil && pod.Labels[v1alpha1.LabelGroupUID] == string(s.Group.UID) && pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun {
+		if err == nil && pod.Labels[v1alpha1.LabelGroupUID] == string(s.Group.UID) &&
+			pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun {
 			found[at[name]] = &pod
 		}
 		return client.IgnoreNotFound(err)
@@ -296,7 +298,8 @@ func (r *observer) liveRunPods(ctx context.Context, group metav1.Object) ([]core
 	var pods []corev1.Pod
 	for next := ""; ; {
 		var page corev1.PodList
-		err := r.APIReader.List(ctx, &page, client.InNamespace(group.GetNamespace()), runPodsOf(group), client.Limit(podsPerPage), client.Continue(next))
+		err := r.APIReader.List(ctx, &page, client.InNamespace(group.GetNamespace()), runPodsOf(group),
+			client.Limit(podsPerPage), client.Continue(next))
 		if err != nil {
 			return nil, err
 		}
@@ -310,7 +313,8 @@ func (r *observer) liveRunPods(ctx context.Context, group metav1.Object) ([]core
 // lookUpConfigMap asks the API itself for the ConfigMap: the cache holds only those that the controller made.
 func (r *observer) lookUpConfigMap(ctx context.Context, s *Snapshot) error {
 	var cm corev1.ConfigMap
-	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: s.Group.Namespace, Name: publish.ConfigMapName(s.Group)}, &cm)
+	err := r.APIReader.Get(ctx,
+		types.NamespacedName{Namespace: s.Group.Namespace, Name: publish.ConfigMapName(s.Group)}, &cm)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.ConfigMap, s.ConfigMapCertain = nil, true

@@ -72,10 +72,13 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 	for _, object := range objects {
 		object.SetResourceVersion("")
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}, &v1alpha1.CommNode{}).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{},
+			&v1alpha1.CommNode{}).Build()
 	cache := &oldCache{api: api, old: map[client.ObjectKey]client.Object{}}
 	lagging := interceptor.NewClient(api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object,
+			opts ...client.GetOption) error {
 			group, ok := into.(*v1alpha1.CommGroup)
 			if old := cache.old[key]; ok && old != nil {
 				old.(*v1alpha1.CommGroup).DeepCopyInto(group)
@@ -86,7 +89,9 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, into, opts...)
 			if list, ok := into.(*v1alpha1.CommRunList); ok {
-				list.Items = slices.DeleteFunc(list.Items, func(r v1alpha1.CommRun) bool { return cache.run != nil && r.Status.Number > *cache.run })
+				list.Items = slices.DeleteFunc(list.Items, func(r v1alpha1.CommRun) bool {
+					return cache.run != nil && r.Status.Number > *cache.run
+				})
 				for i := range list.Items {
 					if old := cache.old[client.ObjectKeyFromObject(&list.Items[i])]; old != nil {
 						list.Items[i] = *old.(*v1alpha1.CommRun).DeepCopy()
@@ -106,12 +111,14 @@ func managerOf(t *testing.T, w *groupWorld) (*CommGroupReconciler, *oldCache) {
 			cache.writes.Add(1)
 			return c.Delete(ctx, object, opts...)
 		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, opts ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object,
+			opts ...client.SubResourceUpdateOption) error {
 			cache.writes.Add(1)
 			return c.SubResource(sub).Update(ctx, object, opts...)
 		},
 	})
-	return New(Dependencies{Client: lagging, APIReader: api, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(w.now), Config: testConfig}), cache
+	return New(Dependencies{Client: lagging, APIReader: api, Recorder: events.NewFakeRecorder(1000),
+		Clock: clocktesting.NewFakePassiveClock(w.now), Config: testConfig}), cache
 }
 
 // storedGroup is the group as it is stored.
@@ -156,7 +163,8 @@ func TestOldGroupTakesNothingAway(t *testing.T) {
 			}
 			for _, pod := range w.pods {
 				now := pod.DeepCopy()
-				if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil || !now.DeletionTimestamp.IsZero() {
+				if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil ||
+					!now.DeletionTimestamp.IsZero() {
 					t.Errorf("pod %s: %v", pod.Name, err)
 				}
 			}
@@ -193,7 +201,8 @@ func TestOldCommTaskNamesNobody(t *testing.T) {
 		return storedGroup(t, cache.api, group), err
 	}
 	before := w.group.Status.DeepCopy()
-	if now, err := reconcile(); !errors.Is(err, errOldRead) || !equality.Semantic.DeepEqual(now.Status.Culprits, before.Culprits) || cache.writes.Load() > 0 {
+	if now, err := reconcile(); !errors.Is(err, errOldRead) ||
+		!equality.Semantic.DeepEqual(now.Status.Culprits, before.Culprits) || cache.writes.Load() > 0 {
 		t.Errorf("%v, culprits %+v, %d writes of the status", err, now.Status.Culprits, cache.writes.Load())
 	}
 	delete(cache.old, key)

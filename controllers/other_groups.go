@@ -31,7 +31,8 @@ func (r *observer) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
 		return false
 	}
 	var ct v1alpha1.CommTask
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &ct, client.UnsafeDisableDeepCopy)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &ct,
+		client.UnsafeDisableDeepCopy)
 	return err == nil && ct.UID == owner.UID && ct.Spec.Group.UID == pod.Labels[v1alpha1.LabelGroupUID]
 }
 
@@ -39,12 +40,14 @@ func (r *observer) isPlanned(ctx context.Context, pod *corev1.Pod) bool {
 func (r *observer) gatherOthers(ctx context.Context, s *Snapshot) error {
 	shared := client.UnsafeDisableDeepCopy
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}, shared); err != nil {
+	if err := r.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun},
+		shared); err != nil {
 		return fmt.Errorf("run pods of other groups: %w", err)
 	}
 	own := string(s.Group.UID)
 	s.OtherRunPods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		return pod.Labels[v1alpha1.LabelGroupUID] == own || !podstate.Alive(&pod) || pod.Spec.NodeName == "" && !r.isPlanned(ctx, &pod)
+		return pod.Labels[v1alpha1.LabelGroupUID] == own || !podstate.Alive(&pod) ||
+			pod.Spec.NodeName == "" && !r.isPlanned(ctx, &pod)
 	})
 	var groups v1alpha1.CommGroupList
 	if err := r.Client.List(ctx, &groups, shared); err != nil {
@@ -90,7 +93,8 @@ func (r *observer) lookAt(ctx context.Context, s *Snapshot, nodes []string) erro
 	}
 	look := func(name string) error {
 		var pods corev1.PodList
-		err := r.APIReader.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", name)})
+		err := r.APIReader.List(ctx, &pods,
+			client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", name)})
 		if err != nil {
 			return fmt.Errorf("pods on node %s: %w", name, err)
 		}
@@ -122,7 +126,9 @@ type lookMemory struct {
 func (m *lookMemory) of(group types.NamespacedName, now time.Time) map[string]time.Time {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	maps.DeleteFunc(m.groups[group], func(node string, _ time.Time) bool { return !commrun.Lately(m.groups[group], node, now) })
+	maps.DeleteFunc(m.groups[group], func(node string, _ time.Time) bool {
+		return !commrun.Lately(m.groups[group], node, now)
+	})
 	if len(m.groups[group]) == 0 {
 		delete(m.groups, group)
 	}

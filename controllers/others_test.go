@@ -26,7 +26,8 @@ import (
 func runPodOfOther(node string) corev1.Pod {
 	other := testkit.Group()
 	other.Name, other.UID = "h", "uid-h"
-	pod := runpod.ForNode(other, &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node}}, "1-1", testConfig.pods())
+	pod := runpod.ForNode(other, &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node}}, "1-1",
+		testConfig.pods())
 	pod.Status.Phase = corev1.PodPending
 	return *pod
 }
@@ -120,10 +121,12 @@ func TestClaimOrder(t *testing.T) {
 			return e.Before("n") != ""
 		}
 		if sees(tc.first, tc.second) || !sees(tc.second, tc.first) {
-			t.Errorf("%s: the first waits: %v, the second waits: %v", name, sees(tc.first, tc.second), sees(tc.second, tc.first))
+			t.Errorf("%s: the first waits: %v, the second waits: %v",
+				name, sees(tc.first, tc.second), sees(tc.second, tc.first))
 		}
 	}
-	for _, g := range []*state.Group{group("a", v1alpha1.StageEnded, testkit.Now), group("a", v1alpha1.StageNodes, testkit.Now), testkit.Group()} {
+	for _, g := range []*state.Group{group("a", v1alpha1.StageEnded, testkit.Now),
+		group("a", v1alpha1.StageNodes, testkit.Now), testkit.Group()} {
 		if c := sharing.ClaimOf(g); c != nil {
 			t.Errorf("%+v claims nodes: %+v", g.Status.Span, c)
 		}
@@ -147,7 +150,8 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.others = []corev1.Pod{runPodOfOther(w.nodes[2].Name)}
 	w.settle()
 	span := w.group.Status.Span
-	if span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") || w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
+	if span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") ||
+		w.group.Status.Run.Phase != v1alpha1.RunPhaseRunning {
 		t.Fatalf("while another run is there: %+v", span)
 	}
 	// It ends, and the stage begins; then a group comes that was ahead by the API's clock.
@@ -156,7 +160,8 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	if span = w.group.Status.Span; span.Stage != v1alpha1.StageWaitingForMembers || span.Message != "" {
 		t.Fatalf("once it has ended: %+v", span)
 	}
-	w.claims = []sharing.Claim{{Group: "team/h", UID: "uid-a", Since: span.StageStartTime.Add(-time.Second), Nodes: []string{w.nodes[1].Name}}}
+	w.claims = []sharing.Claim{{Group: "team/h", UID: "uid-a", Since: span.StageStartTime.Add(-time.Second),
+		Nodes: []string{w.nodes[1].Name}}}
 	w.pods = map[string]*corev1.Pod{}
 	w.settle()
 	if len(w.pods) != 0 {
@@ -175,7 +180,8 @@ func TestGroupStageAwaitsOthers(t *testing.T) {
 	w.now = w.now.Add(decision.Seconds(group.Spec.Run.MembersDeadlineSeconds))
 	w.reportFacts()
 	w.settle()
-	if span = w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Verdict != v1alpha1.VerdictSkipped || span.Reason != v1alpha1.ReasonNodeBusy || len(span.Culprits) > 0 {
+	if span = w.group.Status.Span; span.Stage != v1alpha1.StageEnded || span.Verdict != v1alpha1.VerdictSkipped ||
+		span.Reason != v1alpha1.ReasonNodeBusy || len(span.Culprits) > 0 {
 		t.Errorf("after the members' deadline: %+v", span)
 	}
 }
@@ -244,7 +250,8 @@ func TestAwaitingOthersGoesByOneClock(t *testing.T) {
 		w.settle()
 		limit := time.Duration(stage.PodSeconds(&group.Spec)) * time.Second
 		for _, step := range []time.Duration{limit - time.Second, time.Second} {
-			if span := w.group.Status.Span; span == nil || span.Stage != v1alpha1.StageNodes || !strings.Contains(span.Message, "team/h") {
+			if span := w.group.Status.Span; span == nil || span.Stage != v1alpha1.StageNodes ||
+				!strings.Contains(span.Message, "team/h") {
 				t.Fatalf("nodes' clocks off by %s: %+v", off, span)
 			}
 			w.now = w.now.Add(step)
@@ -268,8 +275,10 @@ func TestOnlyPlannedPodsCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := func(name string, change func(*corev1.Pod)) {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: name, Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun, v1alpha1.LabelGroupUID: "uid-o"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask", Name: ct.Name, UID: ct.UID, Controller: ptr.To(true)}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: name,
+			Labels: map[string]string{v1alpha1.LabelRole: v1alpha1.RoleRun, v1alpha1.LabelGroupUID: "uid-o"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask",
+				Name: ct.Name, UID: ct.UID, Controller: ptr.To(true)}}}}
 		change(p)
 		if err := cache.api.Create(t.Context(), p); err != nil {
 			t.Fatal(err)

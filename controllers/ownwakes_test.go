@@ -81,7 +81,8 @@ func TestChangedSpecProvesNothingWhileSuspended(t *testing.T) {
 	w.group.Generation++
 	w.settle()
 	for _, kind := range []string{cReady, cValidated} {
-		if c := meta.FindStatusCondition(w.group.Status.Conditions, kind); c.Status != metav1.ConditionUnknown || c.Reason != v1alpha1.ReasonSuperseded {
+		if c := meta.FindStatusCondition(w.group.Status.Conditions, kind); c.Status != metav1.ConditionUnknown ||
+			c.Reason != v1alpha1.ReasonSuperseded {
 			t.Errorf("%s is %s (%s): %s", kind, c.Status, c.Reason, c.Message)
 		}
 	}

@@ -169,7 +169,8 @@ func (r *CommGroupReconciler) accept(ctx context.Context, key types.NamespacedNa
 	members, finding, _ := membersOf(joined, nodes.Items, r.Config, now)
 	r.pace.counted(key, len(members))
 	d := Decision{Status: *joined.Status.DeepCopy()}
-	d.Status.Conditions = commgroup.SetConditions(nil, map[string]decision.Finding{v1alpha1.ConditionAccepted: finding}, group.Generation, now)
+	d.Status.Conditions = commgroup.SetConditions(nil, map[string]decision.Finding{v1alpha1.ConditionAccepted: finding},
+		group.Generation, now)
 	d.Events = commgroup.Transitions(nil, d.Status.Conditions)
 	if err := r.writeStatus(ctx, &group, &d); err != nil && !onlyRefusals(err) {
 		return false, err

@@ -16,7 +16,8 @@ import (
 
 // TestMinReconcileInterval: small groups have none, and it grows with the members.
 func TestMinReconcileInterval(t *testing.T) {
-	for members, want := range map[int]time.Duration{0: 0, 100: 0, 666: 0, 667: 100050 * time.Microsecond, 12_500: 1875 * time.Millisecond} {
+	for members, want := range map[int]time.Duration{0: 0, 100: 0, 666: 0, 667: 100050 * time.Microsecond,
+		12_500: 1875 * time.Millisecond} {
 		if got := minReconcileInterval(members); got != want {
 			t.Errorf("%d members: %s, want %s", members, got, want)
 		}
@@ -59,19 +60,25 @@ func TestWakesOfForeignObjects(t *testing.T) {
 	}
 	yes := true
 	commTaskOf := func(group, node string) metav1.OwnerReference {
-		return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask", Name: v1alpha1.CommTaskName(group, node), Controller: &yes}
+		return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommTask",
+			Name: v1alpha1.CommTaskName(group, node), Controller: &yes}
 	}
 	commTask := commTaskOf("g", "n1")
 	for name, tc := range map[string]struct {
 		got  []ctrl.Request
 		want int
 	}{
-		"the group's run pod":  {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commTask)}), 1},
-		"of another group":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", commTaskOf("group", "n1"))}), 0},
-		"in another namespace": {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("evil", "team/g", commTask)}), 0},
-		"without an owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g")}), 0},
-		"of another owner":     {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g", metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes})}), 0},
-		"no name":              {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team", commTask)}), 0},
+		"the group's run pod": {groupOfRunPod(t.Context(),
+			&corev1.Pod{ObjectMeta: meta("team", "team/g", commTask)}), 1},
+		"of another group": {groupOfRunPod(t.Context(),
+			&corev1.Pod{ObjectMeta: meta("team", "team/g", commTaskOf("group", "n1"))}), 0},
+		"in another namespace": {groupOfRunPod(t.Context(),
+			&corev1.Pod{ObjectMeta: meta("evil", "team/g", commTask)}), 0},
+		"without an owner": {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g")}), 0},
+		"of another owner": {groupOfRunPod(t.Context(), &corev1.Pod{ObjectMeta: meta("team", "team/g",
+			metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: &yes})}), 0},
+		"no name": {groupOfRunPod(t.Context(),
+			&corev1.Pod{ObjectMeta: meta("team", "team", commTask)}), 0},
 	} {
 		if len(tc.got) != tc.want || tc.want == 1 && tc.got[0].String() != "team/g" {
 			t.Errorf("%s: wakes %v, want %d", name, tc.got, tc.want)

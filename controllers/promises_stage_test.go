@@ -31,8 +31,10 @@ func TestOwnWakesOfTheStage(t *testing.T) {
 	w.longFacts()
 	endPod(w.groupPod(w.nodes[0].Name), 1, w.now)
 	w.settle()
-	if at, limit := w.decided.WakeAt, w.now.Add(podstate.ReportGrace); at.IsZero() || at.After(limit) || w.span().LeftSet != "" {
-		t.Errorf("the report of a pod that has ended is waited for until %s, and the next look is at %s; left %q", limit, at, w.span().LeftSet)
+	if at, limit := w.decided.WakeAt, w.now.Add(podstate.ReportGrace); at.IsZero() || at.After(limit) ||
+		w.span().LeftSet != "" {
+		t.Errorf("the report of a pod that has ended is waited for until %s, and the next look is at %s; left %q",
+			limit, at, w.span().LeftSet)
 	}
 }
 
@@ -49,7 +51,8 @@ func TestAnotherSpecProvesNothingHoweverLateItsRunStarts(t *testing.T) {
 	}
 	w.reportFacts()
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 2 || run.ProvenRunID != "" || condition(w.group, v1alpha1.ConditionSettingsPublished) != "False" {
+	if run := w.group.Status.Run; run.Number != 2 || run.ProvenRunID != "" ||
+		condition(w.group, v1alpha1.ConditionSettingsPublished) != "False" {
 		t.Errorf("run %+v, published %s", run, condition(w.group, v1alpha1.ConditionSettingsPublished))
 	}
 }
@@ -62,7 +65,8 @@ func TestASpecThatJudgesOtherwiseProvesNothingAtOnce(t *testing.T) {
 	w.group.Generation++
 	w.request("now")
 	w.settle()
-	if run := w.group.Status.Run; run.Number != 2 || run.ProvenRunID != "" || condition(w.group, cValidated) != "Unknown" {
+	if run := w.group.Status.Run; run.Number != 2 || run.ProvenRunID != "" ||
+		condition(w.group, cValidated) != "Unknown" {
 		t.Errorf("run %+v, Validated %s", run, condition(w.group, cValidated))
 	}
 }
@@ -82,7 +86,8 @@ func TestAReportWithoutAVerdictIsNone(t *testing.T) {
 	w.now = w.now.Add(decision.Seconds(w.group.Spec.Run.NodeDeadlineSeconds))
 	w.reportFacts()
 	w.settle()
-	if closed := w.commTask(w.nodes[0].Name).Spec.Run.Closed; closed == nil || closed.Reason != v1alpha1.ReasonRunDeadlineExceeded {
+	if closed := w.commTask(w.nodes[0].Name).Spec.Run.Closed; closed == nil ||
+		closed.Reason != v1alpha1.ReasonRunDeadlineExceeded {
 		t.Errorf("closed %+v", closed)
 	}
 }

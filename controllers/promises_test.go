@@ -40,7 +40,8 @@ func TestNoNodeIsMeasuredThatARunOfAllMeasuresNext(t *testing.T) {
 	w.settle()
 	w.reboot("n00002", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseRunning || !slices.Equal(w.assignedTo(), []string{"n00001"}) {
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseRunning ||
+		!slices.Equal(w.assignedTo(), []string{"n00001"}) {
 		t.Errorf("run %+v on %v", run, w.assignedTo())
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
@@ -59,7 +60,8 @@ func TestAChangedNodeIsTakenIntoTheRunOnceItCanBeMeasured(t *testing.T) {
 	w.nodes = slices.Clone(w.nodes)
 	w.nodes[2].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "0")
 	w.settle()
-	if closed := w.commTask("n00002").Spec.Run.Closed; closed != nil || !slices.Equal(w.assignedTo(), []string{"n00001"}) || w.group.Status.Members.Stale != 1 {
+	if closed := w.commTask("n00002").Spec.Run.Closed; closed != nil ||
+		!slices.Equal(w.assignedTo(), []string{"n00001"}) || w.group.Status.Members.Stale != 1 {
 		t.Fatalf("closed %+v, run on %v, members %+v", closed, w.assignedTo(), w.group.Status.Members)
 	}
 	w.nodes[2].Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "8")
@@ -82,7 +84,8 @@ func TestALostResultTellsWhatToDo(t *testing.T) {
 			w.settle()
 			w.reportFacts()
 			w.settle()
-			w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonInconclusive, "The result of n00001 is gone", runs.Ask(w.group))
+			w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonInconclusive,
+				"The result of n00001 is gone", runs.Ask(w.group))
 			if run := w.group.Status.Run; run.ID != "1-1" {
 				t.Errorf("and yet run %s follows", run.ID)
 			}
@@ -106,7 +109,8 @@ func TestAReadyReportOfAnEarlierPodIsNoReadyMember(t *testing.T) {
 	w.playAgents()
 	w.settle()
 	pod := w.groupPod(w.nodes[3].Name)
-	if s := w.span(); pod == nil || pod.Spec.NodeName != "" || s.Stage != v1alpha1.StageWaitingForMembers || s.Present != 4 {
+	if s := w.span(); pod == nil || pod.Spec.NodeName != "" || s.Stage != v1alpha1.StageWaitingForMembers ||
+		s.Present != 4 {
 		t.Fatalf("pod %v, %+v", pod, s)
 	}
 	startPod(pod, w.nodes[3].Name, w.now)
@@ -220,8 +224,10 @@ func TestAReasonThatMeansPassIsNone(t *testing.T) {
 			w := newGroupWorld(t, 4, faults{}, nil)
 			spoil(w)
 			w.play()
-			if s := w.span(); s.Verdict != v1alpha1.VerdictError || w.group.Status.Run.Verdict != v1alpha1.VerdictError || s.Reason != want {
-				t.Errorf("reason %q: %s (%s), want %s; run %s", reason, s.Verdict, s.Reason, want, w.group.Status.Run.Verdict)
+			if s := w.span(); s.Verdict != v1alpha1.VerdictError ||
+				w.group.Status.Run.Verdict != v1alpha1.VerdictError || s.Reason != want {
+				t.Errorf("reason %q: %s (%s), want %s; run %s",
+					reason, s.Verdict, s.Reason, want, w.group.Status.Run.Verdict)
 			}
 		}
 	}
@@ -299,14 +305,17 @@ func TestNoStageIsMadeWhileAnotherRunsPodHoldsTheNode(t *testing.T) {
 	delete(w.pods, one.Name)
 	w.pods[old.Name] = old
 	w.settle()
-	if pod := w.groupPod(w.nodes[1].Name); pod.Name != old.Name || w.decided.WakeAt.IsZero() || w.decided.WakeAt.After(w.now.Add(podstate.StuckAfter+time.Second)) {
+	if pod := w.groupPod(w.nodes[1].Name); pod.Name != old.Name || w.decided.WakeAt.IsZero() ||
+		w.decided.WakeAt.After(w.now.Add(podstate.StuckAfter+time.Second)) {
 		t.Errorf("pod %s, wake at %s", pod.Name, w.decided.WakeAt)
 	}
 	w.now = w.now.Add(podstate.StuckAfter + time.Second)
 	w.reportFacts()
 	w.settle()
-	if !slices.ContainsFunc(w.decided.CreatePods, func(p *corev1.Pod) bool { return p.Name == one.Name }) && w.pods[one.Name] == nil {
-		t.Errorf("no pod is made beside one that does not end: %+v", meta.FindStatusCondition(w.group.Status.Conditions, cRunning))
+	if !slices.ContainsFunc(w.decided.CreatePods, func(p *corev1.Pod) bool { return p.Name == one.Name }) &&
+		w.pods[one.Name] == nil {
+		t.Errorf("no pod is made beside one that does not end: %+v",
+			meta.FindStatusCondition(w.group.Status.Conditions, cRunning))
 	}
 }
 
@@ -323,7 +332,8 @@ func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(testkit.Group(), testkit.Nodes(2))
 			w.settle()
-			w.now = w.now.Add(100 * time.Second) // so that the wait for the monitors, which begins with their CommTasks, ends before
+			// so that the wait for the monitors, which begins with their CommTasks, ends before
+			w.now = w.now.Add(100 * time.Second)
 			for i := range w.nodes {
 				if i == 0 || !tc.silent {
 					facts := testkit.Facts(w.now)
@@ -345,7 +355,8 @@ func TestOwnWakesCloseWhatNeverStarts(t *testing.T) {
 				w.now = w.decided.WakeAt
 				w.settle()
 			}
-			if closed := w.commTask(w.nodes[1].Name).Spec.Run.Closed; run.Phase != v1alpha1.RunPhaseFinished || closed == nil || closed.Reason != tc.reason {
+			if closed := w.commTask(w.nodes[1].Name).Spec.Run.Closed; run.Phase != v1alpha1.RunPhaseFinished ||
+				closed == nil || closed.Reason != tc.reason {
 				t.Errorf("run %+v, closed %+v", run, closed)
 			}
 		})
@@ -363,7 +374,8 @@ func TestCulpritsOfTheRunThatIsRepeated(t *testing.T) {
 	w.request("now")
 	w.settle()
 	s := &w.group.Status
-	if s.Run.ID != "1-2" || s.Run.Phase != v1alpha1.RunPhaseRunning || len(s.Culprits) != 1 || s.EarlierCulpritsRun() != "1-1" {
+	if s.Run.ID != "1-2" || s.Run.Phase != v1alpha1.RunPhaseRunning || len(s.Culprits) != 1 ||
+		s.EarlierCulpritsRun() != "1-1" {
 		t.Errorf("culprits %+v of run %q in run %s (%s)", s.Culprits, s.CulpritsRunID, s.Run.ID, s.Run.Phase)
 	}
 }

@@ -31,7 +31,8 @@ func TestRunInvariants(t *testing.T) {
 	least := testenv.Draws(8, 50)
 	defer func() {
 		// Histories that never come there would show nothing.
-		if t.Logf("%+v", seen); seen.partialRuns < least || seen.measuredAgain < least || seen.ready < least || seen.readyAgain == 0 {
+		if t.Logf("%+v", seen); seen.partialRuns < least || seen.measuredAgain < least || seen.ready < least ||
+			seen.readyAgain == 0 {
 			t.Errorf("the histories are too tame: %+v", seen)
 		}
 	}()
@@ -62,7 +63,8 @@ func TestRunInvariants(t *testing.T) {
 				}
 				checkInvariants(t, w)
 			}
-			// Left alone, without agents, everything ends by its deadlines. Deletions end too, as a kubelet would have it.
+			// Left alone, without agents, everything ends by its deadlines. Deletions end too, as a kubelet would have
+			// it.
 			w.group.Spec.Run.Schedule = ""
 			for range 60 {
 				w.now = w.now.Add(30 * time.Second)
@@ -143,7 +145,8 @@ func randomEvent(rng *rand.Rand, w *world, away *[]corev1.Node) {
 		}
 	case 7, 8:
 		if ct != nil && ct.Spec.Run != nil && pod != nil {
-			verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictError}
+			verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictPass,
+				v1alpha1.VerdictFail, v1alpha1.VerdictError}
 			r := testkit.Report(w.plan(), ct.Spec.Run, verdicts[rng.IntN(len(verdicts))], 300000, w.now)
 			r.BootID = w.factsOf(node).BootID
 			switch rng.IntN(8) {
@@ -207,8 +210,9 @@ func (w *world) holds(ct *v1alpha1.CommTask) bool {
 		return false
 	}
 	a, r := ct.Spec.Run, ct.Status.Run
-	return a.Closed == nil && a.Stale == nil && r.ID == a.ID && r.Generation == a.Generation && r.Phase == v1alpha1.NodeRunFinished &&
-		r.BootID == w.factsOn(ct.Spec.NodeName).BootID && (a.Platform == nil || a.Platform.Driver == w.factsOn(ct.Spec.NodeName).Driver.Version)
+	return a.Closed == nil && a.Stale == nil && r.ID == a.ID && r.Generation == a.Generation &&
+		r.Phase == v1alpha1.NodeRunFinished && r.BootID == w.factsOn(ct.Spec.NodeName).BootID &&
+		(a.Platform == nil || a.Platform.Driver == w.factsOn(ct.Spec.NodeName).Driver.Version)
 }
 
 // tally counts what the histories came to: runs of changed nodes, their assignments, and steps that ended Ready.
@@ -231,15 +235,18 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 	}
 	for _, c := range d.CommTasks {
 		a := c.Desired.Spec.Run
-		if c.Current == nil || a == nil || run == nil || run.Trigger != state.TriggerNodesChanged || a.ID != run.ID || runs.Assigned(c.Current, run.ID) {
+		if c.Current == nil || a == nil || run == nil || run.Trigger != state.TriggerNodesChanged || a.ID != run.ID ||
+			runs.Assigned(c.Current, run.ID) {
 			continue
 		}
 		seen.measuredAgain++
 		if runs.Counts(c.Current.Spec.Run, run) && w.holds(c.Current) {
-			t.Fatalf("run %s of the changed nodes is assigned to %s, whose result holds: %+v", run.ID, c.Current.Spec.NodeName, c.Current.Spec.Run)
+			t.Fatalf("run %s of the changed nodes is assigned to %s, whose result holds: %+v",
+				run.ID, c.Current.Spec.NodeName, c.Current.Spec.Run)
 		}
 	}
-	if ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
+	if ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady); ready == nil ||
+		ready.Status != metav1.ConditionTrue {
 		return
 	}
 	seen.ready++
@@ -253,7 +260,8 @@ func stepAndCheck(t *testing.T, w *world, seen *tally) {
 		}
 		// A report may know of a boot that the monitor has not told of yet; the other way round it is stale.
 		if measured < 0 || measured < told {
-			t.Fatalf("Ready in run %s (%s), while node %s was measured on boot %d and is on %d", run.ID, run.Trigger, name, measured, told)
+			t.Fatalf("Ready in run %s (%s), while node %s was measured on boot %d and is on %d",
+				run.ID, run.Trigger, name, measured, told)
 		}
 	}
 }

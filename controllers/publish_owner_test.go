@@ -30,19 +30,24 @@ func TestOwnerIsNamed(t *testing.T) {
 		labels map[string]string
 		words  string
 	}{
-		"another group":        {ref("CommGroup", "rcclx.io/v1alpha1", "other"), nil, "belongs to CommGroup other, which publishes under the same name"},
-		"a group of a like":    {ref("CommGroup", "example.com/v1", "other"), nil, "belongs to CommGroup other; it is left alone"},
-		"a Deployment":         {ref("Deployment", "apps/v1", "web"), nil, "belongs to Deployment web"},
-		"our labels, no owner": {nil, map[string]string{objects.ManagedByLabel: objects.ManagedBy}, "has this operator's labels, but no owner"},
-		"nobody":               {nil, nil, "does not belong to this CommGroup"},
+		"another group": {ref("CommGroup", "rcclx.io/v1alpha1", "other"), nil,
+			"belongs to CommGroup other, which publishes under the same name"},
+		"a group of a like": {ref("CommGroup", "example.com/v1", "other"), nil,
+			"belongs to CommGroup other; it is left alone"},
+		"a Deployment": {ref("Deployment", "apps/v1", "web"), nil, "belongs to Deployment web"},
+		"our labels, no owner": {nil, map[string]string{objects.ManagedByLabel: objects.ManagedBy},
+			"has this operator's labels, but no owner"},
+		"nobody": {nil, nil, "does not belong to this CommGroup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(testkit.Group(), testkit.Nodes(1))
-			w.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "g-rccl-settings", Namespace: "team", OwnerReferences: tc.owners, Labels: tc.labels}, Data: map[string]string{"a": "b"}}
+			w.configMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "g-rccl-settings", Namespace: "team",
+				OwnerReferences: tc.owners, Labels: tc.labels}, Data: map[string]string{"a": "b"}}
 			w.settle()
 			w.reportFacts()
 			w.runAll(300_000)
-			w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned, tc.words, "publish.configMapName")
+			w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotOwned,
+				tc.words, "publish.configMapName")
 			if w.configMap.Data["a"] != "b" || len(w.configMap.Data) != 1 || w.group.Status.Published != nil {
 				t.Errorf("touched: %+v", w.configMap)
 			}
@@ -89,7 +94,8 @@ func TestChangedByHand(t *testing.T) {
 	w.configMap.Data["HSA_NO_SCRATCH_RECLAIM"] = "0"
 	w.request("now")
 	w.step()
-	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged, "put back once a run passes")
+	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapChanged,
+		"put back once a run passes")
 	w.runAll(300_000)
 	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionTrue, v1alpha1.ReasonPublished, "1-2")
 	if w.configMap.Data["HSA_NO_SCRATCH_RECLAIM"] != "1" || restored() != 5 {
@@ -103,7 +109,8 @@ func TestInvalidNameIsNeverLookedUp(t *testing.T) {
 	w.settle()
 	w.reportFacts()
 	w.runAll(300_000)
-	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse, v1alpha1.ReasonConfigMapNameInvalid, `"Not_A_Name"`)
+	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionFalse,
+		v1alpha1.ReasonConfigMapNameInvalid, `"Not_A_Name"`)
 	if w.configMap != nil || w.decided.NeedConfigMapLookup {
 		t.Error("written or looked up")
 	}
@@ -114,7 +121,8 @@ func TestInvalidNameIsNeverLookedUp(t *testing.T) {
 func TestRefusedConfigMap(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	published := metav1.Condition{Type: v1alpha1.ConditionSettingsPublished, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished, Message: "new"}
+	published := metav1.Condition{Type: v1alpha1.ConditionSettingsPublished, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonPublished, Message: "new"}
 	for name, tc := range map[string]struct {
 		err    error
 		before []metav1.Condition
@@ -122,24 +130,35 @@ func TestRefusedConfigMap(t *testing.T) {
 		reason string
 		events int
 	}{
-		"quota":                    {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), nil, metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotWritten, 1},
-		"quota, told already":      {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), []metav1.Condition{{Type: v1alpha1.ConditionSettingsPublished, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten}}, metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotWritten, 0},
-		"another came first":       {apierrors.NewAlreadyExists(resource, "x"), nil, metav1.ConditionUnknown, v1alpha1.ReasonNotProven, 0},
-		"another came first again": {apierrors.NewConflict(resource, "x", errors.New("changed")), []metav1.Condition{{Type: v1alpha1.ConditionSettingsPublished, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotProven, Message: "old"}}, metav1.ConditionFalse, v1alpha1.ReasonNotProven, 0},
+		"quota": {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), nil, metav1.ConditionFalse,
+			v1alpha1.ReasonConfigMapNotWritten, 1},
+		"quota, told already": {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")),
+			[]metav1.Condition{{Type: v1alpha1.ConditionSettingsPublished,
+				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten}},
+			metav1.ConditionFalse, v1alpha1.ReasonConfigMapNotWritten, 0},
+		"another came first": {apierrors.NewAlreadyExists(resource, "x"), nil, metav1.ConditionUnknown,
+			v1alpha1.ReasonNotProven, 0},
+		"another came first again": {apierrors.NewConflict(resource, "x", errors.New("changed")),
+			[]metav1.Condition{{Type: v1alpha1.ConditionSettingsPublished, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonNotProven, Message: "old"}}, metav1.ConditionFalse, v1alpha1.ReasonNotProven, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := testkit.Group()
 			group.Status.Conditions = tc.before
 			d := &Decision{ConfigMap: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
-				Events: []decision.Event{{Reason: v1alpha1.ReasonPublished, Action: "Set" + v1alpha1.ConditionSettingsPublished}, {Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
+				Events: []decision.Event{{Reason: v1alpha1.ReasonPublished,
+					Action: "Set" + v1alpha1.ConditionSettingsPublished},
+					{Reason: v1alpha1.ReasonReady, Action: "SetReady"}}}
 			d.Status.Published = &v1alpha1.PublishedStatus{ConfigMapName: "x"}
 			d.Status.Conditions = []metav1.Condition{published}
 			configMapRefused(d, group, now, tc.err)
 			c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionSettingsPublished)
-			if c.Status != tc.status || c.Reason != tc.reason || d.Status.Published != nil || strings.Contains(c.Message, "new") {
+			if c.Status != tc.status || c.Reason != tc.reason || d.Status.Published != nil ||
+				strings.Contains(c.Message, "new") {
 				t.Errorf("%+v, published %+v", c, d.Status.Published)
 			}
-			if len(d.Events) != 1+tc.events || !slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Action == "SetReady" }) {
+			if len(d.Events) != 1+tc.events ||
+				!slices.ContainsFunc(d.Events, func(e decision.Event) bool { return e.Action == "SetReady" }) {
 				t.Errorf("events %+v", d.Events)
 			}
 		})
@@ -158,7 +177,8 @@ func TestFormerNameStays(t *testing.T) {
 	s := w.snapshot()
 	s.OwnedConfigMaps = []string{published.ConfigMapName}
 	d := Decide(s, testConfig)
-	if p := d.Status.Published; p == nil || p.ConfigMapName != published.ConfigMapName || len(d.DeleteConfigMaps) != 0 || d.ConfigMap != nil {
+	if p := d.Status.Published; p == nil || p.ConfigMapName != published.ConfigMapName ||
+		len(d.DeleteConfigMaps) != 0 || d.ConfigMap != nil {
 		t.Errorf("published %+v, deleted %v", p, d.DeleteConfigMaps)
 	}
 	s.OwnedConfigMaps = nil
@@ -182,7 +202,8 @@ func TestFormerNameStaysWhileNothingIsProven(t *testing.T) {
 	s.ConfigMap, s.OwnedConfigMaps = nil, []string{former} // as gather reads it
 	d := Decide(s, testConfig)
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionSettingsPublished)
-	if p := d.Status.Published; p == nil || p.ConfigMapName != former || len(d.DeleteConfigMaps) > 0 || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ConfigMap "+former) {
+	if p := d.Status.Published; p == nil || p.ConfigMapName != former || len(d.DeleteConfigMaps) > 0 ||
+		c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ConfigMap "+former) {
 		t.Errorf("published %+v, deleted %v, %+v", p, d.DeleteConfigMaps, c)
 	}
 }

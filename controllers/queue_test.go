@@ -73,7 +73,8 @@ func TestBusyGroupsStarveNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	if err := c.Watch(source.Func(func(_ context.Context,
+		q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue = q
 		for i := range busy {
 			found(fmt.Sprint("busy", i))
@@ -88,7 +89,8 @@ func TestBusyGroupsStarveNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := quietOnes.Load(); got < 3 {
-		t.Errorf("the quiet group was reconciled %d times of %d, expected its turn among %d others", got, reconciles.Load(), busy)
+		t.Errorf("the quiet group was reconciled %d times of %d, expected its turn among %d others",
+			got, reconciles.Load(), busy)
 	}
 }
 
@@ -144,7 +146,8 @@ func slowGroupsLeaveAWorker(t *testing.T, members int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	if err := c.Watch(source.Func(func(_ context.Context,
+		q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue = q
 		for i := range slow {
 			name := fmt.Sprint("slow", i)
@@ -159,7 +162,8 @@ func slowGroupsLeaveAWorker(t *testing.T, members int) {
 		t.Fatal(err)
 	}
 	if n := heldThen.Load(); n != workers-1 {
-		t.Errorf("when the new group was accepted slow ones held %d of %d workers, want %d; 0: it never was", n, workers, workers-1)
+		t.Errorf("when the new group was accepted slow ones held %d of %d workers, want %d; 0: it never was",
+			n, workers, workers-1)
 	}
 }
 
@@ -172,7 +176,8 @@ func count(m *sync.Map) (n int) {
 // and by its members.
 func TestPacerKnowsSlowGroups(t *testing.T) {
 	now := time.Now()
-	large, small, other := types.NamespacedName{Name: "large"}, types.NamespacedName{Name: "small"}, types.NamespacedName{Name: "other"}
+	large, small, other := types.NamespacedName{Name: "large"}, types.NamespacedName{Name: "small"},
+		types.NamespacedName{Name: "other"}
 	p := pacer{slowWorkers: 1}
 	for group, members := range map[types.NamespacedName]int{large: quickMembers + 1, small: quickMembers, other: 1} {
 		p.counted(group, members)

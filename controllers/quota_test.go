@@ -23,7 +23,8 @@ import (
 )
 
 // quotaWorld is a run of four nodes at once in a namespace whose quota admits so many pods.
-func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[string]*v1alpha1.RunAssignment, api client.Client) {
+func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[string]*v1alpha1.RunAssignment,
+	api client.Client) {
 	t.Helper()
 	group := testkit.Group()
 	group.Spec.Run.MaxParallelNodes = 4
@@ -52,7 +53,8 @@ func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[stri
 			}
 			if used >= quota {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name,
-					errors.New("exceeded quota: gpus, requested: requests.amd.com/gpu=8, used: requests.amd.com/gpu=8, limited: requests.amd.com/gpu=8"))
+					errors.New("exceeded quota: gpus, requested: requests.amd.com/gpu=8, used: "+
+						"requests.amd.com/gpu=8, limited: requests.amd.com/gpu=8"))
 			}
 			pod.CreationTimestamp = metav1.NewTime(r.Clock.Now())
 			return c.Create(ctx, pod, opts...)
@@ -62,11 +64,15 @@ func quotaWorld(t *testing.T, quota int) (reconcile func(time.Duration) map[stri
 		t.Helper()
 		r.Clock.(*clocktesting.FakePassiveClock).SetTime(r.Clock.Now().Add(after))
 		var nodes v1alpha1.CommTaskList
-		if err := playMonitors(t.Context(), cache.api, func(string) *v1alpha1.NodeFacts { return testkit.Facts(r.Clock.Now()) }); err != nil {
+		if err := playMonitors(t.Context(), cache.api, func(string) *v1alpha1.NodeFacts {
+			return testkit.Facts(r.Clock.Now())
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for range 4 {
-			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)}); err != nil && !apierrors.IsConflict(err) {
+			if _, err := r.Reconcile(t.Context(),
+				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group)}); err != nil &&
+				!apierrors.IsConflict(err) {
 				t.Fatal(err)
 			}
 		}
@@ -92,7 +98,8 @@ func TestQuotaIsWaitedFor(t *testing.T) {
 			}
 			if a.Waiting != nil {
 				n++
-				if !strings.Contains(a.Waiting.Message, "exceeded quota: gpus") || !strings.Contains(a.Waiting.Message, "run.maxParallelNodes of 1 would fit instead of 4") {
+				if !strings.Contains(a.Waiting.Message, "exceeded quota: gpus") ||
+					!strings.Contains(a.Waiting.Message, "run.maxParallelNodes of 1 would fit instead of 4") {
 					t.Errorf("%s waits: %q", node, a.Waiting.Message)
 				}
 			}
@@ -127,7 +134,8 @@ func TestQuotaIsWaitedFor(t *testing.T) {
 	for _, a := range reconcile(time.Hour) {
 		if c := a.Closed; c != nil && strings.Contains(c.Message, "exceeded quota") {
 			closed++
-			if c.Verdict != v1alpha1.VerdictError || c.Reason != v1alpha1.ReasonRunPodNotStarted || !strings.Contains(c.Message, "run.maxParallelNodes of 1 would fit") {
+			if c.Verdict != v1alpha1.VerdictError || c.Reason != v1alpha1.ReasonRunPodNotStarted ||
+				!strings.Contains(c.Message, "run.maxParallelNodes of 1 would fit") {
 				t.Errorf("%+v", c)
 			}
 		}
@@ -141,7 +149,8 @@ func TestQuotaIsWaitedFor(t *testing.T) {
 func TestQuotaOfOthers(t *testing.T) {
 	reconcile, _ := quotaWorld(t, 0)
 	for node, a := range reconcile(0) {
-		if a.Waiting == nil || strings.Contains(a.Waiting.Message, "would fit instead") || !strings.Contains(a.Waiting.Message, "raise the quota") {
+		if a.Waiting == nil || strings.Contains(a.Waiting.Message, "would fit instead") ||
+			!strings.Contains(a.Waiting.Message, "raise the quota") {
 			t.Errorf("%s: %+v", node, a.Waiting)
 		}
 	}

@@ -33,8 +33,8 @@ func New(with Dependencies) *CommGroupReconciler {
 const (
 	// minWake keeps a deadline that is just due from making the queue spin.
 	minWake = 100 * time.Millisecond
-	// refusedRetry is when a refused write is tried again at the latest. A quota or a policy changes without an event that
-	// wakes the group.
+	// refusedRetry is when a refused write is tried again at the latest. A quota or a policy changes without an event
+	// that wakes the group.
 	refusedRetry = time.Minute
 	// minRefusedRetry keeps a deadline that is due, and whose write is refused, from repeating that write at minWake.
 	minRefusedRetry = time.Second
@@ -103,7 +103,8 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	add(&decision.refused.others, "delete what an earlier group of this name left", leftErr)
 	applyErr := errors.Join(r.apply(ctx, snapshot, &decision), leftErr)
 	if errors.Is(applyErr, errOldRead) {
-		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr) // no status: it would name the node as guilty
+		// no status: it would name the node as guilty
+		return ctrl.Result{}, fmt.Errorf("commgroup %s: %w", req.NamespacedName, applyErr)
 	}
 	if errors.Is(applyErr, errClosureNotWritten) && finishes(snapshot.Group, &decision) {
 		// With the run over and nothing to say how it ended on this node, its reason would be lost for good.
@@ -129,7 +130,8 @@ func (r *CommGroupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		decision = held(snapshot, &decision, nil)
 	}
 	// The status's error is the first: a conflict of its own is to be found whatever else was refused.
-	return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &decision), runErr, applyErr), decision.WakeAt, snapshot.Now)
+	return afterWrites(ctx, errors.Join(r.writeStatus(ctx, group, &decision), runErr, applyErr),
+		decision.WakeAt, snapshot.Now)
 }
 
 // starts says whether the decision starts a run.
@@ -207,7 +209,8 @@ func afterWrites(ctx context.Context, err error, wakeAt, now time.Time) (ctrl.Re
 	if !wakeAt.IsZero() {
 		again = min(again, max(minRefusedRetry, wakeAt.Sub(now)))
 	}
-	logf.FromContext(ctx).Info("The API server refused writes; trying again", "after", again.String(), "refused", err.Error())
+	logf.FromContext(ctx).Info("The API server refused writes; trying again", "after", again.String(),
+		"refused", err.Error())
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 

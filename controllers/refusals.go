@@ -41,7 +41,8 @@ type refusal struct {
 const refusedWordsBytes = 600
 
 // refusedNext is the next step where nothing better is known.
-const refusedNext = "Mend what these words name: a quota, an admission policy or webhook, the manager's roles, what blocks the name; it is tried again by itself."
+const refusedNext = "Mend what these words name: a quota, an admission policy or webhook, the manager's roles, " +
+	"what blocks the name; it is tried again by itself."
 
 // errTaken: an object that is not the group's has the name of one of its own.
 var errTaken = errors.New("the name is taken")
@@ -103,7 +104,8 @@ func (r *refusals) commTask(ct *v1alpha1.CommTask, exists bool, err error) {
 
 // refusedWords tell of the first refusal, and count the rest.
 func refusedWords(all []refusal) string {
-	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what, strings.TrimSuffix(clip.Head(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
+	text := fmt.Sprintf("The API server refused to %s: %s.", all[0].what,
+		strings.TrimSuffix(clip.Head(strings.Join(strings.Fields(all[0].err.Error()), " "), refusedWordsBytes), "."))
 	if more := len(all) - 1; more > 0 {
 		text += fmt.Sprintf(" It refused %d more like it.", more)
 	}
@@ -116,14 +118,17 @@ func (r *refusals) tell(d *Decision, group *state.Group, now time.Time) {
 	if len(r.commTasks) > 0 {
 		agents := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonCommTasksRefused,
 			Message: refusedWords(r.commTasks) + " A run cannot go on without them. " + refusedNext}
-		if at := slices.IndexFunc(d.Status.Remarks, func(r v1alpha1.Remark) bool { return r.Reason == v1alpha1.ReasonClockSkew }); at >= 0 {
+		if at := slices.IndexFunc(d.Status.Remarks, func(r v1alpha1.Remark) bool {
+			return r.Reason == v1alpha1.ReasonClockSkew
+		}); at >= 0 {
 			agents.Remark = &d.Status.Remarks[at]
 		}
 		changed[v1alpha1.ConditionAgentsReporting] = agents
 	}
 	if len(r.others) > 0 {
 		f := d.running
-		f.Remark = &v1alpha1.Remark{Reason: v1alpha1.ReasonWritesRefused, Message: refusedWords(r.others) + " " + refusedNext}
+		f.Remark = &v1alpha1.Remark{Reason: v1alpha1.ReasonWritesRefused,
+			Message: refusedWords(r.others) + " " + refusedNext}
 		changed[v1alpha1.ConditionRunning] = f
 	}
 	if len(changed) > 0 {
@@ -160,15 +165,20 @@ func (r *refusals) note(run *v1alpha1.GroupRunStatus, now time.Time) {
 func configMapRefused(d *Decision, group *state.Group, now time.Time, err error) {
 	name := d.ConfigMap.Name
 	d.Status.Published = group.Status.Published
-	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool { return e.Reason == v1alpha1.ReasonSettingsRestored })
+	d.Events = slices.DeleteFunc(d.Events, func(e decision.Event) bool {
+		return e.Reason == v1alpha1.ReasonSettingsRestored
+	})
 	before := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished)
 	f := decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotWritten,
-		Message: clip.Head(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, an admission policy, immutable: true); it is tried again.", name, err), 1024)}
+		Message: clip.Head(fmt.Sprintf("ConfigMap %s could not be written: %v. Mend what refuses it (a quota, "+
+			"an admission policy, immutable: true); it is tried again.", name, err), 1024)}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "Another writer came first; the ConfigMap is looked at again."}
+		f = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven,
+			Message: "Another writer came first; the ConfigMap is looked at again."}
 		if before != nil && before.Reason != v1alpha1.ReasonListFailed {
 			f = decision.Finding{Status: before.Status, Reason: before.Reason, Message: before.Message}
 		}
 	}
-	d.Events = commgroup.Update(&d.Status, d.Events, group, now, map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
+	d.Events = commgroup.Update(&d.Status, d.Events, group, now,
+		map[string]decision.Finding{v1alpha1.ConditionSettingsPublished: f})
 }

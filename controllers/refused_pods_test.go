@@ -34,15 +34,19 @@ func TestRefusedPodsAreNotSentAgainAtOnce(t *testing.T) {
 		sent  int
 		again bool
 	}{
-		"nodes, a quota":             {false, errQuota, second, maxWritesAtOnce, false},
-		"nodes, a webhook":           {false, away, second, maxWritesAtOnce, false},
-		"the stage, a quota":         {true, errQuota, second, maxWritesAtOnce, false},
-		"the stage, a webhook":       {true, away, second, maxWritesAtOnce, false},
-		"the stage, a policy":        {true, forbidden, second, nodes, false},
-		"just before the minute":     {true, errQuota, func(s *Snapshot) { s.Now = s.Now.Add(refusedRetry - time.Second) }, maxWritesAtOnce, false},
-		"after a minute":             {true, errQuota, func(s *Snapshot) { s.Now = s.Now.Add(refusedRetry) }, maxWritesAtOnce, true},
-		"the clock was set back":     {true, errQuota, func(s *Snapshot) { s.Now = s.Now.Add(-time.Second) }, maxWritesAtOnce, true},
-		"another run":                {true, errQuota, func(s *Snapshot) { s.Group.Status.Run.ID = "1-2" }, maxWritesAtOnce, true},
+		"nodes, a quota":       {false, errQuota, second, maxWritesAtOnce, false},
+		"nodes, a webhook":     {false, away, second, maxWritesAtOnce, false},
+		"the stage, a quota":   {true, errQuota, second, maxWritesAtOnce, false},
+		"the stage, a webhook": {true, away, second, maxWritesAtOnce, false},
+		"the stage, a policy":  {true, forbidden, second, nodes, false},
+		"just before the minute": {true, errQuota, func(s *Snapshot) { s.Now = s.Now.Add(refusedRetry - time.Second) },
+			maxWritesAtOnce, false},
+		"after a minute": {true, errQuota, func(s *Snapshot) { s.Now = s.Now.Add(refusedRetry) },
+			maxWritesAtOnce, true},
+		"the clock was set back": {true, errQuota, func(s *Snapshot) { s.Now = s.Now.Add(-time.Second) },
+			maxWritesAtOnce, true},
+		"another run": {true, errQuota, func(s *Snapshot) { s.Group.Status.Run.ID = "1-2" },
+			maxWritesAtOnce, true},
 		"a pod of the group ended":   {true, errQuota, func(s *Snapshot) { s.RunPods = nil }, maxWritesAtOnce, true},
 		"what ends by itself":        {true, apierrors.NewTooManyRequests("later", 1), second, nodes, true},
 		"nodes, what ends by itself": {false, errors.New("connection refused"), second, nodes, true},
@@ -59,7 +63,8 @@ func TestRefusedPodsAreNotSentAgainAtOnce(t *testing.T) {
 			r, cache := managerOf(t, &groupWorld{world: w})
 			var lists, creates atomic.Int32
 			r.APIReader = interceptor.NewClient(cache.api.(client.WithWatch), interceptor.Funcs{
-				List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
+				List: func(ctx context.Context, c client.WithWatch, o client.ObjectList,
+					opts ...client.ListOption) error {
 					lists.Add(1)
 					return c.List(ctx, o, opts...)
 				},

@@ -66,7 +66,8 @@ func (w *refusedRun) step() (state.Status, time.Duration) {
 	}
 	for i := range nodes.Items {
 		ct := &nodes.Items[i]
-		if a := ct.Spec.Run; a != nil && a.Closed == nil && !w.stay && slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == ct.Name }) {
+		if a := ct.Spec.Run; a != nil && a.Closed == nil && !w.stay &&
+			slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.OwnerReferences[0].Name == ct.Name }) {
 			ct.Status.Run = testkit.Report(&plan, a, v1alpha1.VerdictPass, 300_000, now)
 		}
 		if err := w.api.Status().Update(ctx, ct); err != nil {
@@ -119,7 +120,8 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 				if verb == "create" && isPod(o) {
 					return errQuota
 				}
-				if ct, ok := o.(*v1alpha1.CommTask); ok && verb == "patch" && (ct.Spec.Run.Waiting != nil || ct.Spec.Run.Closed != nil) {
+				if ct, ok := o.(*v1alpha1.CommTask); ok && verb == "patch" &&
+					(ct.Spec.Run.Waiting != nil || ct.Spec.Run.Closed != nil) {
 					return away
 				}
 				return nil
@@ -165,7 +167,8 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 					t.Fatal("no next reconcile while the run goes on")
 				}
 				var pods corev1.PodList
-				if err := w.api.List(t.Context(), &pods, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}); err != nil {
+				if err := w.api.List(t.Context(), &pods,
+					client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}); err != nil {
 					t.Fatal(err)
 				}
 				if tc.running && !refusing && len(pods.Items) == 4 {
@@ -193,7 +196,9 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 				if m := status.Members; m.Passed != tc.passed || m.Errored != 4-tc.passed {
 					t.Errorf("members: %+v", m)
 				}
-				if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionValidated); c.Status != metav1.ConditionFalse || c.Reason != tc.reason || !strings.Contains(c.Message, tc.words) || !strings.Contains(c.Message, "kubectl commgroup run") {
+				if c := meta.FindStatusCondition(status.Conditions,
+					v1alpha1.ConditionValidated); c.Status != metav1.ConditionFalse || c.Reason != tc.reason ||
+					!strings.Contains(c.Message, tc.words) || !strings.Contains(c.Message, "kubectl commgroup run") {
 					t.Errorf("Validated: %+v", c)
 				}
 				if len(status.Culprits) > 0 {
@@ -217,7 +222,8 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 					w.clock.SetTime(w.clock.Now().Add(time.Second))
 					status, _ = w.step()
 				}
-				if run := status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass || status.Members.Passed != 4 {
+				if run := status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged ||
+					run.Verdict != v1alpha1.VerdictPass || status.Members.Passed != 4 {
 					t.Errorf("the next run: %+v, members %+v", run, status.Members)
 				}
 				return
@@ -239,14 +245,18 @@ func TestARunEndsWhateverIsRefused(t *testing.T) {
 // run ends by its verdict; once the CommTask is taken in the middle of it, nothing changes for the run.
 func TestGroupStageWithoutARefusedMember(t *testing.T) {
 	const refused = 3
-	for name, taken := range map[string]v1alpha1.RunStage{"for good": "", "until the members are awaited": v1alpha1.StageWaitingForMembers, "until its test": v1alpha1.StageGroup} {
+	for name, taken := range map[string]v1alpha1.RunStage{"for good": "",
+		"until the members are awaited": v1alpha1.StageWaitingForMembers, "until its test": v1alpha1.StageGroup} {
 		t.Run(name, func(t *testing.T) {
-			w := groupWorldOf(t, newWorld(testkit.SpanGroup(8, func(g *state.Group) { g.Spec.Members.MinMembers = 4 }), testkit.Nodes(8)))
+			w := groupWorldOf(t, newWorld(testkit.SpanGroup(8, func(g *state.Group) {
+				g.Spec.Members.MinMembers = 4
+			}), testkit.Nodes(8)))
 			for i := range w.nodes {
 				w.index[w.nodes[i].Name] = i
 			}
 			w.refusesNode = func(node string) bool {
-				return node == w.nodes[refused].Name && (taken == "" || w.span() == nil || w.span().Stage != taken) && w.commTask(node) == nil
+				return node == w.nodes[refused].Name && (taken == "" || w.span() == nil || w.span().Stage != taken) &&
+					w.commTask(node) == nil
 			}
 			w.settle()
 			w.reportFacts()
@@ -261,7 +271,9 @@ func TestGroupStageWithoutARefusedMember(t *testing.T) {
 			if m := w.group.Status.Members; m.Passed != 7 || m.Errored != 1 {
 				t.Errorf("members: %+v", m)
 			}
-			if c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionValidated); c.Reason != v1alpha1.ReasonCommTasksRefused || !strings.Contains(c.Message, "exceeded quota: small") {
+			if c := meta.FindStatusCondition(w.group.Status.Conditions,
+				v1alpha1.ConditionValidated); c.Reason != v1alpha1.ReasonCommTasksRefused ||
+				!strings.Contains(c.Message, "exceeded quota: small") {
 				t.Errorf("Validated: %+v", c)
 			}
 			if len(w.culprits()) > 0 {
@@ -309,12 +321,15 @@ func TestARunForARefusedNodeIsNotRepeatedAtOnce(t *testing.T) {
 	w.rebooted, refusing = "n00000", true
 	until("run 2", 12*time.Minute, over(2))
 	finished := w.clock.Now()
-	until("the pause", commrun.RefusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })
+	until("the pause",
+		commrun.RefusedPause+time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return run.Number == 3 })
 	if paused := w.clock.Now().Sub(finished); paused < commrun.RefusedPause {
 		t.Errorf("run 3 began after %s", paused)
 	}
 	refusing = false
-	until("run 3", 2*time.Minute, func(run *v1alpha1.GroupRunStatus) bool { return over(3)(run) && run.Verdict == v1alpha1.VerdictPass })
+	until("run 3", 2*time.Minute, func(run *v1alpha1.GroupRunStatus) bool {
+		return over(3)(run) && run.Verdict == v1alpha1.VerdictPass
+	})
 }
 
 // TestARefusedCommRunKeepsNoCommTaskBack: without a run, too, a member has its CommTask, and a monitor that stays
@@ -330,13 +345,15 @@ func TestARefusedCommRunKeepsNoCommTaskBack(t *testing.T) {
 		o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
 		o.SetUID(types.UID("uid-" + o.GetName()))
 		if _, ok := o.(*v1alpha1.CommRun); ok {
-			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("commruns").GroupResource(), o.GetName(), errors.New("exceeded quota: count/commruns"))
+			return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("commruns").GroupResource(), o.GetName(),
+				errors.New("exceeded quota: count/commruns"))
 		}
 		return nil
 	})
 	nodes := testkit.Nodes(4)
 	silent, key := nodes[3].Name, client.ObjectKeyFromObject(w.group)
-	for elapsed := time.Duration(0); elapsed <= decision.Seconds(group.Spec.Run.StartDeadlineSeconds)+time.Minute; elapsed += 10 * time.Second {
+	for elapsed := time.Duration(0); elapsed <= decision.Seconds(group.Spec.Run.StartDeadlineSeconds)+
+		time.Minute; elapsed += 10 * time.Second {
 		now := w.clock.Now()
 		if err := playMonitors(t.Context(), w.api, func(node string) *v1alpha1.NodeFacts {
 			if node == silent {

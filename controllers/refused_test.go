@@ -29,7 +29,8 @@ import (
 	"rcclx.io/commgroup-operator/internal/state"
 )
 
-var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("exceeded quota: small"))
+var errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x",
+	errors.New("exceeded quota: small"))
 
 // TestOnlyAnAnswerThatStandsIsARefusal: what ends by itself is no condition.
 func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
@@ -62,7 +63,8 @@ func TestOnlyAnAnswerThatStandsIsARefusal(t *testing.T) {
 }
 
 // refusing is a reconciler on a fake API server that refuses what refuse says.
-func refusing(t *testing.T, group *state.Group, refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
+func refusing(t *testing.T, group *state.Group,
+	refuse *func(client.Object) error) (*CommGroupReconciler, client.Client, *events.FakeRecorder) {
 	t.Helper()
 	scheme := testkit.Scheme(t)
 	nodes := testkit.Nodes(2)
@@ -78,7 +80,8 @@ func refusing(t *testing.T, group *state.Group, refuse *func(client.Object) erro
 			},
 		}).Build()
 	recorder := events.NewFakeRecorder(100)
-	return New(Dependencies{Client: c, APIReader: c, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(testkit.Now), Config: testConfig}), c, recorder
+	return New(Dependencies{Client: c, APIReader: c, Recorder: recorder,
+		Clock: clocktesting.NewFakePassiveClock(testkit.Now), Config: testConfig}), c, recorder
 }
 
 // TestRefusedWritesAreToldAndTakenBack: what the API server refuses is a condition with its words and one event; the
@@ -124,8 +127,11 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 			first := reconcile()
 			for _, conditionType := range []string{v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionReady} {
 				is := meta.FindStatusCondition(first.Conditions, conditionType)
-				if is == nil || is.Status != metav1.ConditionFalse || is.Reason != reason || !strings.Contains(is.Message, "exceeded quota: small") || !strings.Contains(is.Message, "tried again by itself") {
-					t.Errorf("%s is %+v, want False %s with the server's words and the next step", conditionType, is, reason)
+				if is == nil || is.Status != metav1.ConditionFalse || is.Reason != reason ||
+					!strings.Contains(is.Message, "exceeded quota: small") ||
+					!strings.Contains(is.Message, "tried again by itself") {
+					t.Errorf("%s is %+v, want False %s with the server's words and the next step",
+						conditionType, is, reason)
 				}
 			}
 			if n := told(); n != 1 {
@@ -139,7 +145,8 @@ func TestRefusedWritesAreToldAndTakenBack(t *testing.T) {
 			}
 			refuse = func(client.Object) error { return nil }
 			after := reconcile()
-			if is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionAgentsReporting); is.Reason == reason || strings.Contains(is.Message, "quota") {
+			if is := meta.FindStatusCondition(after.Conditions,
+				v1alpha1.ConditionAgentsReporting); is.Reason == reason || strings.Contains(is.Message, "quota") {
 				t.Errorf("after the refusal AgentsReporting is %+v", is)
 			}
 		})
@@ -159,10 +166,13 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 		add(&told.others, "create run pods in team", errors.Join(errQuota, errQuota))
 		told.tell(&d, w.group, w.now)
 		is := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRunning)
-		if !strings.HasPrefix(is.Message, before) || !strings.Contains(is.Message, "exceeded quota: small") || strings.Count(is.Message, v1alpha1.ReasonWritesRefused) != 1 {
+		if !strings.HasPrefix(is.Message, before) || !strings.Contains(is.Message, "exceeded quota: small") ||
+			strings.Count(is.Message, v1alpha1.ReasonWritesRefused) != 1 {
 			t.Fatalf("Running says %q", is.Message)
 		}
-		n := len(slices.DeleteFunc(slices.Clone(d.Events), func(e decision.Event) bool { return e.Reason != v1alpha1.ReasonWritesRefused }))
+		n := len(slices.DeleteFunc(slices.Clone(d.Events), func(e decision.Event) bool {
+			return e.Reason != v1alpha1.ReasonWritesRefused
+		}))
 		if first := stage.ToldRefusal(w.group) == ""; first != (n == 1) || n > 1 {
 			t.Fatalf("%d events, first time: %v", n, first)
 		}
@@ -172,7 +182,8 @@ func TestOtherRefusedWritesAreARemark(t *testing.T) {
 		t.Errorf("told: %q", told)
 	}
 	d := Decide(w.snapshot(), testConfig)
-	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRunning); strings.Contains(c.Message, v1alpha1.ReasonWritesRefused) {
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRunning); strings.Contains(c.Message,
+		v1alpha1.ReasonWritesRefused) {
 		t.Errorf("after the refusal Running says %q", c.Message)
 	}
 }
@@ -188,10 +199,12 @@ func TestRefusedClosureIsTold(t *testing.T) {
 	var told refusals
 	add(&told.commTasks, "write CommTask g.n00000", errQuota)
 	told.tell(&held, w.group, w.now)
-	if !objects.Same(held.Status.Run, w.group.Status.Run) || len(held.Status.Conditions) != len(w.group.Status.Conditions) {
+	if !objects.Same(held.Status.Run, w.group.Status.Run) ||
+		len(held.Status.Conditions) != len(w.group.Status.Conditions) {
 		t.Error("the held status changed more than conditions")
 	}
-	if c := meta.FindStatusCondition(held.Status.Conditions, v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonCommTasksRefused {
+	if c := meta.FindStatusCondition(held.Status.Conditions,
+		v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonCommTasksRefused {
 		t.Errorf("Ready is %+v", c)
 	}
 }
@@ -204,9 +217,12 @@ func TestNameOfACommTaskIsCleared(t *testing.T) {
 		change func(*v1alpha1.CommTask)
 		taken  string
 	}{
-		"of an earlier group":     {change: func(ct *v1alpha1.CommTask) { ct.Spec.Group.UID, ct.UID = "uid-old", "uid-orphan" }},
+		"of an earlier group": {change: func(ct *v1alpha1.CommTask) {
+			ct.Spec.Group.UID, ct.UID = "uid-old", "uid-orphan"
+		}},
 		"of this group, no label": {change: func(ct *v1alpha1.CommTask) { ct.Labels = nil }},
-		"of another":              {change: func(ct *v1alpha1.CommTask) { ct.Spec.Group.Name = "other" }, taken: `is of CommGroup "other"`},
+		"of another": {change: func(ct *v1alpha1.CommTask) { ct.Spec.Group.Name = "other" },
+			taken: `is of CommGroup "other"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, api, _ := refusing(t, group.DeepCopy(), &nothing)
@@ -225,12 +241,14 @@ func TestNameOfACommTaskIsCleared(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.taken != "" {
-				if !errors.Is(err, errTaken) || !strings.Contains(err.Error(), c.taken) || is.Spec.Group.Name != "other" {
+				if !errors.Is(err, errTaken) || !strings.Contains(err.Error(), c.taken) ||
+					is.Spec.Group.Name != "other" {
 					t.Errorf("%v, want %q and the other's CommTask left", err, c.taken)
 				}
 				return
 			}
-			if err != nil || is.Spec.Group.UID != string(group.UID) || is.Labels[v1alpha1.LabelGroupUID] != string(group.UID) {
+			if err != nil || is.Spec.Group.UID != string(group.UID) ||
+				is.Labels[v1alpha1.LabelGroupUID] != string(group.UID) {
 				t.Errorf("%v; the CommTask is of group %v with labels %v", err, is.Spec.Group, is.Labels)
 			}
 		})

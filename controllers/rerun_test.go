@@ -88,27 +88,33 @@ func TestOnlyTheRebootedNodeRunsAgain(t *testing.T) {
 	w.reboot("n00001", "boot-2")
 	w.step()
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "n00001")
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "1 of 3", "n00001", "boot-1 and is boot-2", "Run 1-2 is going on")
-	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != state.TriggerNodesChanged || s.Run.Since != 1 || s.Members.Stale != 1 || s.Members.Passed != 2 {
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "1 of 3", "n00001",
+		"boot-1 and is boot-2", "Run 1-2 is going on")
+	if s := w.group.Status; s.Run.ID != "1-2" || s.Run.Trigger != state.TriggerNodesChanged || s.Run.Since != 1 ||
+		s.Members.Stale != 1 || s.Members.Passed != 2 {
 		t.Fatalf("run %+v, members %+v", s.Run, s.Members)
 	}
-	if a := w.commTask("n00001").Spec.Run; a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.ID != "1-1" {
+	if a := w.commTask("n00001").Spec.Run; a.Stale == nil ||
+		a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.ID != "1-1" {
 		t.Errorf("assignment %+v", a)
 	}
 	w.settle()
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "Run 1-2 measures 1 of 3 members again", "n00001")
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale,
+		"Run 1-2 measures 1 of 3 members again", "n00001")
 	if got := w.assignedTo(); !slices.Equal(got, []string{"n00001"}) || len(w.pods) != 1 {
 		t.Fatalf("run 1-2 has %v and %d pods", got, len(w.pods))
 	}
 	if m := w.group.Status.Members; m.Stale != 0 || m.Passed != 2 || m.Running != 1 {
 		t.Errorf("members %+v", m)
 	}
-	if a := w.commTask("n00001").Spec.Run; a.Platform.BootID != "boot-2" || a.Number != 2 || a.Stale != nil || a.Repeats != 0 {
+	if a := w.commTask("n00001").Spec.Run; a.Platform.BootID != "boot-2" || a.Number != 2 ||
+		a.Stale != nil || a.Repeats != 0 {
 		t.Errorf("assignment %+v", a)
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionTrue, v1alpha1.ReasonAllPassed, "All 3 members", "run 1-2", "number 1")
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionTrue, v1alpha1.ReasonAllPassed, "All 3 members",
+		"run 1-2", "number 1")
 	w.want(t, v1alpha1.ConditionSettingsPublished, metav1.ConditionTrue, v1alpha1.ReasonPublished, "1-2")
 	if s := w.group.Status; s.Results[0].Nodes != 3 || s.Members.Summary != "3/3" || s.Headline == nil {
 		t.Errorf("aggregated over %d nodes, members %+v", s.Results[0].Nodes, s.Members)
@@ -133,7 +139,8 @@ func TestStaleWhileSuspended(t *testing.T) {
 	w.group.Generation, w.group.Spec.Run.State = 2, v1alpha1.RunSuspended
 	w.reboot("n00000", "boot-2")
 	w.settle()
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale, "run.state is Suspended")
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale,
+		"run.state is Suspended")
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonResultsStale)
 	if s := w.group.Status; s.Run.ID != "1-1" || s.Members.Stale != 1 || w.count(v1alpha1.ReasonResultsStale) != 1 {
 		t.Fatalf("run %+v, members %+v, events %+v", s.Run, s.Members, w.events)
@@ -150,7 +157,8 @@ func TestStaleWhileSuspended(t *testing.T) {
 	w.reportFacts()
 	w.reboot("n00000", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "3-2" || run.Trigger != state.TriggerNodesChanged || !slices.Equal(w.assignedTo(), []string{"n00000"}) {
+	if run := w.group.Status.Run; run.ID != "3-2" || run.Trigger != state.TriggerNodesChanged ||
+		!slices.Equal(w.assignedTo(), []string{"n00000"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -169,7 +177,8 @@ func TestSuspendedInTheMiddle(t *testing.T) {
 	w.group.Generation, w.group.Spec.Run.State = 3, v1alpha1.RunActive
 	finishDeletions(w)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "3-3" || run.Trigger != state.TriggerNodesChanged || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00002"}) {
+	if run := w.group.Status.Run; run.ID != "3-3" || run.Trigger != state.TriggerNodesChanged || run.Since != 1 ||
+		!slices.Equal(w.assignedTo(), []string{"n00002"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 	w.measure(v1alpha1.VerdictPass, "n00002")
@@ -183,7 +192,8 @@ func TestSpecChangeMeasuresAll(t *testing.T) {
 	w.group.Generation++
 	w.group.Spec.Benchmark.Iterations = 99
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "2-3" || run.Trigger != state.TriggerSpecChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.ID != "2-3" || run.Trigger != state.TriggerSpecChanged || run.Since != 3 ||
+		len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -205,7 +215,8 @@ func TestAnotherNodeJoins(t *testing.T) {
 		t.Fatalf("measured twice in one run: %+v", a)
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
-	if run := w.group.Status.Run; run.ID != "1-3" || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00002"}) {
+	if run := w.group.Status.Run; run.ID != "1-3" || run.Since != 1 ||
+		!slices.Equal(w.assignedTo(), []string{"n00002"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 	if got := w.count(v1alpha1.ReasonResultsStale); got != 3 {
@@ -247,7 +258,8 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 		startPod(pod, "n00001", w.now)
 		endPod(pod, 1, w.now.Add(-time.Hour))
 		w.settle()
-		if closed := w.commTask("n00001").Spec.Run.Closed; closed == nil || closed.Reason != v1alpha1.ReasonRunPodFailed {
+		if closed := w.commTask("n00001").Spec.Run.Closed; closed == nil ||
+			closed.Reason != v1alpha1.ReasonRunPodFailed {
 			t.Fatalf("attempt %d: closure %+v", i, closed)
 		}
 		w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed)
@@ -258,7 +270,8 @@ func TestClosedNodeIsDueAfterAReboot(t *testing.T) {
 	if run.Phase != v1alpha1.RunPhaseFinished || w.group.Status.Members.Stale != 0 {
 		t.Fatalf("run %+v goes on after %d bad results, members %+v", run, commrun.MaxRepeats+1, w.group.Status.Members)
 	}
-	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed, "After 3 bad results in a row", runs.Ask(w.group))
+	w.want(t, v1alpha1.ConditionValidated, metav1.ConditionFalse, v1alpha1.ReasonRunPodFailed,
+		"After 3 bad results in a row", runs.Ask(w.group))
 	w.request("mended")
 	w.settle()
 	if run := w.group.Status.Run; run.Trigger != state.TriggerRequested || w.commTask("n00001").Spec.Run.Repeats != 0 {
@@ -355,7 +368,8 @@ func TestObjectsOfOlderVersions(t *testing.T) {
 	w.want(t, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady)
 	w.reboot("n00001", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-2" || run.Since != 1 || !slices.Equal(w.assignedTo(), []string{"n00001"}) {
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Since != 1 ||
+		!slices.Equal(w.assignedTo(), []string{"n00001"}) {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 	w.measure(v1alpha1.VerdictPass, "n00001")
@@ -373,7 +387,8 @@ func TestAnotherPlanOfANewVersion(t *testing.T) {
 	}
 	w.reboot("n00001", "boot-2")
 	w.settle()
-	if run := w.group.Status.Run; run.Trigger != state.TriggerSpecChanged || run.Since != run.Number || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.Trigger != state.TriggerSpecChanged || run.Since != run.Number ||
+		len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -406,7 +421,8 @@ func TestChangedNodeLeaves(t *testing.T) {
 	w.settle()
 	w.nodes = slices.Delete(slices.Clone(w.nodes), 1, 2)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-3" || run.Trigger != state.TriggerMembersChanged || run.Since != 3 || len(w.assignedTo()) != 2 {
+	if run := w.group.Status.Run; run.ID != "1-3" || run.Trigger != state.TriggerMembersChanged || run.Since != 3 ||
+		len(w.assignedTo()) != 2 {
 		t.Fatalf("run %+v on %v", run, w.assignedTo())
 	}
 }
@@ -439,13 +455,15 @@ func TestNodeThatCouldNotBeMeasuredIsRunOnceItCan(t *testing.T) {
 			w.setFacts(w.nodes[0].Name, testkit.Facts(w.now))
 			w.settle()
 			run := w.group.Status.Run
-			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError || w.commTask(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
+			if run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictError ||
+				w.commTask(w.nodes[1].Name).Spec.Run.Closed.Reason != name {
 				t.Fatalf("run %+v, node %+v", run, w.commTask(w.nodes[1].Name).Spec.Run)
 			}
 			w.setFacts(w.nodes[1].Name, testkit.Facts(w.now))
 			set(w, true)
 			w.runAll(300_000)
-			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged || run.Verdict != v1alpha1.VerdictPass {
+			if run := w.group.Status.Run; run.Number != 2 || run.Trigger != state.TriggerNodesChanged ||
+				run.Verdict != v1alpha1.VerdictPass {
 				t.Errorf("after it was mended: run %+v", run)
 			}
 			if n := w.commTask(w.nodes[0].Name).Spec.Run.Number; n != 1 {

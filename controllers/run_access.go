@@ -21,7 +21,8 @@ import (
 
 // errNotOurs: an account or binding of the run pods' name is someone else's. Run pods would have whatever rights it
 // has, so none are made, and it is neither changed nor deleted.
-var errNotOurs = errors.New("it lacks the label " + objects.ManagedByLabel + "=" + objects.ManagedBy + ", so it is not this operator's")
+var errNotOurs = errors.New("it lacks the label " + objects.ManagedByLabel + "=" + objects.ManagedBy +
+	", so it is not this operator's")
 
 // ensureRunAccess gives the namespace's run pods an account that may write its CommTasks' status, and nothing else.
 // All groups of a namespace share it.
@@ -37,7 +38,8 @@ func (r *writer) ensureRunAccess(ctx context.Context, namespace string) error {
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: runpod.RoleBinding, Namespace: namespace, Labels: labels},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: runpod.ClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: runpod.ServiceAccount, Namespace: namespace}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: runpod.ServiceAccount,
+			Namespace: namespace}},
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: runpod.ServiceAccount}
 	var have corev1.ServiceAccount
@@ -59,7 +61,8 @@ func (r *writer) ensureRunAccess(ctx context.Context, namespace string) error {
 		return err
 	case !ours(&bound):
 		return fmt.Errorf("RoleBinding %s/%s exists: %w", namespace, bound.Name, errNotOurs)
-	case equality.Semantic.DeepEqual(bound.RoleRef, binding.RoleRef) && equality.Semantic.DeepEqual(bound.Subjects, binding.Subjects):
+	case equality.Semantic.DeepEqual(bound.RoleRef, binding.RoleRef) &&
+		equality.Semantic.DeepEqual(bound.Subjects, binding.Subjects):
 		return nil
 	}
 	return r.serverSideApply(ctx, binding)
@@ -83,7 +86,9 @@ func (r *writer) closeWithoutAccess(ctx context.Context, s *Snapshot, d *Decisio
 		}
 	}
 	errs := atOnce(closed, func(ct *v1alpha1.CommTask) error {
-		return r.closeNotStarted(ctx, ct, s, fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then %s.", ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
+		return r.closeNotStarted(ctx, ct, s,
+			fmt.Sprintf("No run pod for node %s: %v. Rename or delete what has the run pods' name, then %s.",
+				ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
 	})
 	for i, err := range errs {
 		d.refused.commTask(closed[i], true, err)

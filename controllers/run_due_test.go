@@ -69,8 +69,10 @@ func TestARunOfSomeNodesTakesNoScheduledRunsPlace(t *testing.T) {
 			switch run := w.group.Status.Run; {
 			case run.ID == before:
 			case run.Trigger == state.TriggerNodesChanged:
-				if some++; run.StartTime.Before(decision.Stamp(want)) && !w.group.Status.NextRunTime.Equal(decision.Stamp(want)) {
-					t.Errorf("day %d: the node's run moved status.nextRunTime from %s to %s", day, want, w.group.Status.NextRunTime)
+				if some++; run.StartTime.Before(decision.Stamp(want)) &&
+					!w.group.Status.NextRunTime.Equal(decision.Stamp(want)) {
+					t.Errorf("day %d: the node's run moved status.nextRunTime from %s to %s",
+						day, want, w.group.Status.NextRunTime)
 				}
 			case run.Trigger == state.TriggerScheduled && ran == "":
 				if ran = run.ID; run.StartTime.Time.Before(want) || run.StartTime.Sub(want) > time.Minute {
@@ -106,15 +108,23 @@ func TestScheduleCountsFromTheLastRunOfAll(t *testing.T) {
 		known   *v1alpha1.ScheduleStatus
 		want    int
 	}{
-		"of all":                     {run(8, hour(9), state.TriggerRequested), []v1alpha1.RunSummary{past(8, 9, state.TriggerRequested), past(3, 4, state.TriggerScheduled)}, nil, 9},
-		"of all, goes on":            {run(8, nil, state.TriggerRequested), []v1alpha1.RunSummary{past(3, 4, state.TriggerScheduled)}, nil, now},
-		"of some, after one of all":  {run(8, hour(9), some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some), past(5, 6, state.TriggerRequested), past(3, 4, state.TriggerScheduled)}, nil, 6},
-		"of some, goes on":           {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(5, 6, state.TriggerMembersChanged)}, nil, 6},
-		"none of all is known":       {run(9, nil, some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some)}, nil, 7},
-		"no history":                 {run(9, hour(10), some), nil, nil, 9},
-		"the line is as old":         {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(2)}, 9},
-		"the line is new":            {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: line, Since: *hour(10)}, 10},
-		"another line was there":     {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{Line: "@daily", Since: *hour(2)}, now},
+		"of all": {run(8, hour(9), state.TriggerRequested),
+			[]v1alpha1.RunSummary{past(8, 9, state.TriggerRequested), past(3, 4, state.TriggerScheduled)}, nil, 9},
+		"of all, goes on": {run(8, nil, state.TriggerRequested),
+			[]v1alpha1.RunSummary{past(3, 4, state.TriggerScheduled)}, nil, now},
+		"of some, after one of all": {run(8, hour(9), some), []v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some),
+			past(5, 6, state.TriggerRequested), past(3, 4, state.TriggerScheduled)}, nil, 6},
+		"of some, goes on": {run(9, nil, some),
+			[]v1alpha1.RunSummary{past(8, 9, some), past(5, 6, state.TriggerMembersChanged)}, nil, 6},
+		"none of all is known": {run(9, nil, some),
+			[]v1alpha1.RunSummary{past(8, 9, some), past(7, 8, some)}, nil, 7},
+		"no history": {run(9, hour(10), some), nil, nil, 9},
+		"the line is as old": {run(8, hour(9), state.TriggerRequested), nil,
+			&v1alpha1.ScheduleStatus{Line: line, Since: *hour(2)}, 9},
+		"the line is new": {run(8, hour(9), state.TriggerRequested), nil,
+			&v1alpha1.ScheduleStatus{Line: line, Since: *hour(10)}, 10},
+		"another line was there": {run(8, hour(9), state.TriggerRequested), nil,
+			&v1alpha1.ScheduleStatus{Line: "@daily", Since: *hour(2)}, now},
 		"no line was there, or none": {run(8, hour(9), state.TriggerRequested), nil, &v1alpha1.ScheduleStatus{}, now},
 	} {
 		g := testkit.Group()
@@ -164,7 +174,8 @@ func TestChangeOfScheduleStartsNoRun(t *testing.T) {
 			}
 			w.now = tc.next
 			w.reportFacts()
-			if w.settle(); w.group.Status.Run.Trigger != state.TriggerScheduled || w.group.Status.Run.Number != number+1 {
+			if w.settle(); w.group.Status.Run.Trigger != state.TriggerScheduled ||
+				w.group.Status.Run.Number != number+1 {
 				t.Errorf("at its time run %+v", w.group.Status.Run)
 			}
 		})
@@ -230,11 +241,13 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 			run := w.group.Status.Run
 			switch {
 			case tc.starts:
-				if run.ID != "1-2" || run.Trigger != state.TriggerNodesChanged || w.podOn("n00001") == nil || !podstate.Alive(w.podOn("n00001")) {
+				if run.ID != "1-2" || run.Trigger != state.TriggerNodesChanged || w.podOn("n00001") == nil ||
+					!podstate.Alive(w.podOn("n00001")) {
 					t.Fatalf("run %+v, Running says %q", run, w.runningSays())
 				}
 				w.runAll(300_000)
-				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) || !strings.Contains(w.runningSays(), state.TriggerScheduled) {
+				if w.settle(); w.group.Status.Run.ID != "1-2" || !strings.Contains(w.runningSays(), tc.says) ||
+					!strings.Contains(w.runningSays(), state.TriggerScheduled) {
 					t.Errorf("afterwards run %+v, Running says %q", w.group.Status.Run, w.runningSays())
 				}
 			case tc.says != "":
@@ -253,7 +266,9 @@ func TestAChangedNodeNeedNotWaitForTheRunOfAll(t *testing.T) {
 func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 	for name, used := range map[string]int64{"it fits today": 0, "it does not": 1000} {
 		t.Run(name, func(t *testing.T) {
-			w := passedOnce(t, 4, func(g *state.Group) { g.Spec.Members.MinMembers, g.Spec.Run.MaxGPUMinutesPerDay = 4, 1000 })
+			w := passedOnce(t, 4, func(g *state.Group) {
+				g.Spec.Members.MinMembers, g.Spec.Run.MaxGPUMinutesPerDay = 4, 1000
+			})
 			w.group.Status.Budget.UsedGPUMinutes = used
 			silent := w.now
 			w.now = w.now.Add(time.Hour)
@@ -263,12 +278,14 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 			w.events = nil
 			w.settle()
 			if used > 0 {
-				if w.group.Status.Run.ID != "1-1" || !strings.Contains(w.runningSays(), "monitors of at least 4") || !strings.Contains(w.runningSays(), "A run of 1 node with stale results waits, too") {
+				if w.group.Status.Run.ID != "1-1" || !strings.Contains(w.runningSays(), "monitors of at least 4") ||
+					!strings.Contains(w.runningSays(), "A run of 1 node with stale results waits, too") {
 					t.Errorf("run %+v, Running says %q", w.group.Status.Run, w.runningSays())
 				}
 				return
 			}
-			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != state.TriggerNodesChanged || run.Name == "x" || !podstate.Alive(w.podOn("n00001")) {
+			if run := w.group.Status.Run; run.ID != "1-2" || run.Trigger != state.TriggerNodesChanged ||
+				run.Name == "x" || !podstate.Alive(w.podOn("n00001")) {
 				t.Fatalf("run %+v, Running says %q", run, w.runningSays())
 			}
 			for _, e := range w.events {
@@ -281,7 +298,8 @@ func TestAChangedNodeNeedNotWaitForARequest(t *testing.T) {
 				t.Errorf("Running says %q", w.runningSays())
 			}
 			w.rebooted("n00001", "boot-2")
-			if w.settle(); w.group.Status.Run.ID != "1-3" || w.group.Status.Run.Trigger != state.TriggerRequested || w.group.Status.Run.Name != "x" {
+			if w.settle(); w.group.Status.Run.ID != "1-3" || w.group.Status.Run.Trigger != state.TriggerRequested ||
+				w.group.Status.Run.Name != "x" {
 				t.Errorf("run %+v", w.group.Status.Run)
 			}
 		})
@@ -294,14 +312,16 @@ func TestSuspendedRun(t *testing.T) {
 	w := passedOnce(t, 2, func(*state.Group) {})
 	w.request("before-the-upgrade")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-2" || run.Name != "before-the-upgrade" || run.Phase != v1alpha1.RunPhaseRunning || len(w.pods) == 0 {
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Name != "before-the-upgrade" ||
+		run.Phase != v1alpha1.RunPhaseRunning || len(w.pods) == 0 {
 		t.Fatalf("run %+v, %d pods", run, len(w.pods))
 	}
 	w.runs.suspend(w.group, true)
 	w.now = w.now.Add(time.Second)
 	w.request("another")
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseAborted || !w.group.Status.RunSuspended {
+	if run := w.group.Status.Run; run.ID != "1-2" || run.Phase != v1alpha1.RunPhaseAborted ||
+		!w.group.Status.RunSuspended {
 		t.Errorf("run %+v", run)
 	}
 	for _, pod := range w.pods {
@@ -309,13 +329,15 @@ func TestSuspendedRun(t *testing.T) {
 			t.Errorf("pod %s stays", pod.Name)
 		}
 	}
-	if !strings.Contains(w.runningSays(), "CommRun before-the-upgrade is suspended") || len(w.group.Status.Culprits) > 0 {
+	if !strings.Contains(w.runningSays(), "CommRun before-the-upgrade is suspended") ||
+		len(w.group.Status.Culprits) > 0 {
 		t.Errorf("Running says %q, culprits %+v", w.runningSays(), w.group.Status.Culprits)
 	}
 	clear(w.pods) // the kubelets have ended them
 	w.runs.suspend(w.group, false)
 	w.settle()
-	if run := w.group.Status.Run; run.ID != "1-3" || run.Name != "before-the-upgrade" || run.Phase != v1alpha1.RunPhaseRunning {
+	if run := w.group.Status.Run; run.ID != "1-3" || run.Name != "before-the-upgrade" ||
+		run.Phase != v1alpha1.RunPhaseRunning {
 		t.Errorf("run %+v", run)
 	}
 	w.runAll(300_000)
@@ -356,7 +378,8 @@ func TestARequestIsToldBesideWhatGoesFirst(t *testing.T) {
 	w.settle()
 	told := false
 	for _, e := range w.events {
-		told = told || e.Reason == "RunStarted" && strings.Contains(e.Note, "Run 2-2 ") && strings.Contains(e.Note, "(SpecChanged and requested)")
+		told = told || e.Reason == "RunStarted" && strings.Contains(e.Note, "Run 2-2 ") &&
+			strings.Contains(e.Note, "(SpecChanged and requested)")
 	}
 	if run := w.group.Status.Run; run.ID != "2-2" || run.Name != "now" || !told {
 		t.Errorf("run %+v, events %+v", run, w.events)
@@ -403,7 +426,8 @@ func TestNodesWithoutAPlaceWaitForTheSchedule(t *testing.T) {
 		})
 		pod := w.podOn("n00003")
 		startPod(pod, "n00003", w.now)
-		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "PreemptionByScheduler")}
+		pod.Status.Conditions = []corev1.PodCondition{testkit.PodCondition(corev1.DisruptionTarget,
+			corev1.ConditionTrue, "PreemptionByScheduler")}
 		w.settle()
 		delete(w.pods, pod.Name)
 		w.play()

@@ -87,7 +87,8 @@ func (r *writer) createPods(ctx context.Context, s *Snapshot, d *Decision) error
 
 // createMissing makes those of the pods that are not there yet and have a place, and returns them with their errors.
 // What is refused is added to known.
-func (r *writer) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.Pod, known *podRefusal) (missing []*corev1.Pod, errs []error, err error) {
+func (r *writer) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.Pod,
+	known *podRefusal) (missing []*corev1.Pod, errs []error, err error) {
 	live, err := r.liveRunPods(ctx, s.Group)
 	if err != nil {
 		return nil, nil, err
@@ -106,8 +107,8 @@ func (r *writer) createMissing(ctx context.Context, s *Snapshot, pods []*corev1.
 		missing = append(missing, pod)
 		taken++
 	}
-	// The pods of a namespace are alike to its quota, and to a webhook that is away: after one refusal the others need not
-	// be sent.
+	// The pods of a namespace are alike to its quota, and to a webhook that is away: after one refusal the others need
+	// not be sent.
 	var all atomic.Pointer[error]
 	errs = atOnce(missing, func(pod *corev1.Pod) error {
 		if refused := all.Load(); refused != nil {
@@ -151,18 +152,22 @@ func ofGroupStage(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LabelStage] == v1alpha1.StagePodGroup
 }
 
-func (r *writer) closeRefused(ctx context.Context, ct *v1alpha1.CommTask, podName string, cause error, s *Snapshot) error {
+func (r *writer) closeRefused(ctx context.Context, ct *v1alpha1.CommTask, podName string, cause error,
+	s *Snapshot) error {
 	if ct == nil || ct.Spec.Run == nil {
 		return cause
 	}
-	return r.closeNotStarted(ctx, ct, s, fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix what these words name: runtime.image, runtime.pod, the namespace's pod security level, or the fields that its quota requires; then %s.",
-		podName, ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
+	return r.closeNotStarted(ctx, ct, s,
+		fmt.Sprintf("The API server refused run pod %s for node %s: %v. Fix what these words name: runtime.image, "+
+			"runtime.pod, the namespace's pod security level, or the fields that its quota requires; then %s.",
+			podName, ct.Spec.NodeName, cause, v1alpha1.AskRun(ct.Namespace, ct.Spec.Group.Name)))
 }
 
 func (r *writer) closeNotStarted(ctx context.Context, ct *v1alpha1.CommTask, s *Snapshot, message string) error {
 	desired := ct.DeepCopy()
 	desired.Spec.Run.Closed = &v1alpha1.RunClosure{
-		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now), Message: clip.Head(message, 1024),
+		Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted, Time: *decision.Stamp(s.Now),
+		Message: clip.Head(message, 1024),
 	}
 	return r.writeCommTask(ctx, commrun.Change{Current: ct, Desired: desired})
 }
@@ -180,14 +185,16 @@ const exceededQuota = "exceeded quota"
 // quotaMessage says that the quota refused the pod, and what would fit it. admitted are the run's own pods that hold
 // part of the quota.
 func quotaMessage(cause error, admitted int, maxParallelNodes int32) string {
-	fits := "None of the run's own pods hold any of it, so that no smaller run.maxParallelNodes would fit: raise the quota, or end what uses it."
+	fits := "None of the run's own pods hold any of it, so that no smaller run.maxParallelNodes would fit: " +
+		"raise the quota, or end what uses it."
 	if admitted > 0 && admitted < int(maxParallelNodes) {
-		fits = fmt.Sprintf("It admits %s of the run at a time: a run.maxParallelNodes of %d would fit instead of %d, or raise the quota.",
-			units.Counted(admitted, "pod"), admitted, maxParallelNodes)
+		fits = fmt.Sprintf("It admits %s of the run at a time: a run.maxParallelNodes of %d would fit instead of %d, "+
+			"or raise the quota.", units.Counted(admitted, "pod"), admitted, maxParallelNodes)
 	}
 	const causeBytes = 300                                   // the message of a RunWait has 512
 	_, quota, _ := strings.Cut(cause.Error(), exceededQuota) // what comes before names the pod that was refused first
-	return fmt.Sprintf("the run pod was refused: %s%s %s", exceededQuota, explain.Sentence(clip.Head(quota, causeBytes)), fits)
+	return fmt.Sprintf("the run pod was refused: %s%s %s",
+		exceededQuota, explain.Sentence(clip.Head(quota, causeBytes)), fits)
 }
 
 // noteQuotaWait records in the node's assignment that its run pod waits for the quota.
@@ -196,7 +203,8 @@ func (r *writer) noteQuotaWait(ctx context.Context, ct *v1alpha1.CommTask, messa
 		return nil
 	}
 	desired := ct.DeepCopy()
-	wait := &v1alpha1.RunWait{Reason: v1alpha1.ReasonRunPodNotStarted, Message: clip.Head(message, 512), Since: *decision.Stamp(now)}
+	wait := &v1alpha1.RunWait{Reason: v1alpha1.ReasonRunPodNotStarted, Message: clip.Head(message, 512),
+		Since: *decision.Stamp(now)}
 	if was := ct.Spec.Run.Waiting; was != nil && was.Reason == wait.Reason {
 		wait.Since = was.Since
 	}
@@ -241,7 +249,8 @@ func (m *refusedPods) of(group types.NamespacedName, s *Snapshot) podRefusal {
 	known, ok := m.groups[group]
 	left := known.until.Sub(s.Now)
 	alive, _ := livingPods(s.RunPods, s.Now)
-	if run := s.Group.Status.Run; !ok || run == nil || known.runID != run.ID || left <= 0 || left > refusedRetry || alive < known.alive {
+	if run := s.Group.Status.Run; !ok || run == nil || known.runID != run.ID || left <= 0 || left > refusedRetry ||
+		alive < known.alive {
 		delete(m.groups, group)
 		known = podRefusal{until: s.Now.Add(refusedRetry), pods: map[string]error{}}
 		if run != nil {

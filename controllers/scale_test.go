@@ -23,7 +23,8 @@ func bigWorld(nodes int) *world {
 	group := testkit.Group()
 	group.Spec.Run.MaxParallelNodes = 20000
 	group.Spec.LowPrecision.Mode = v1alpha1.FeaturePreferred
-	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
+	group.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather,
+		v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 	group.Spec.Benchmark.MaxSizeBytes = 64 << 20
 	w := newWorld(group, testkit.Nodes(nodes))
 	w.step() // CommTasks
@@ -52,16 +53,20 @@ func TestStatusStaysSmall(t *testing.T) {
 	long := strings.Repeat("long word ", 100)
 	var settings []v1alpha1.SettingStatus
 	for j := range 80 {
-		settings = append(settings, v1alpha1.SettingStatus{Name: fmt.Sprintf("env.NCCL_%s_%d", strings.Repeat("X", 100), j),
-			Requested: long[:256], Effective: v1alpha1.EffectiveNotInEffect, Reason: v1alpha1.SettingReasonUnknownVariable,
-			Verified: v1alpha1.VerifiedUnknown, Message: long[:512]})
+		settings = append(settings,
+			v1alpha1.SettingStatus{Name: fmt.Sprintf("env.NCCL_%s_%d", strings.Repeat("X", 100), j),
+				Requested: long[:256], Effective: v1alpha1.EffectiveNotInEffect,
+				Reason: v1alpha1.SettingReasonUnknownVariable, Verified: v1alpha1.VerifiedUnknown, Message: long[:512]})
 	}
 	var dataErrors []v1alpha1.DataErrors
 	for j := range 16 {
-		e := v1alpha1.DataErrors{Variant: v1alpha1.VariantLowPrecision, Datatype: v1alpha1.Datatype(fmt.Sprint("Datatype", j)), Data: v1alpha1.DataActivations}
+		e := v1alpha1.DataErrors{Variant: v1alpha1.VariantLowPrecision,
+			Datatype: v1alpha1.Datatype(fmt.Sprint("Datatype", j)), Data: v1alpha1.DataActivations}
 		for k := range 16 {
-			e.Collectives, e.SizeBytes = append(e.Collectives, v1alpha1.ReduceScatter), append(e.SizeBytes, 1<<34+int64(k))
-			for _, list := range []*[]int64{&e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements, &e.OverflowElements} {
+			e.Collectives, e.SizeBytes = append(e.Collectives, v1alpha1.ReduceScatter),
+				append(e.SizeBytes, 1<<34+int64(k))
+			for _, list := range []*[]int64{&e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements,
+				&e.OverflowElements} {
 				*list = append(*list, 1<<40)
 			}
 		}
@@ -74,19 +79,23 @@ func TestStatusStaysSmall(t *testing.T) {
 		r.Settings, r.DataErrors = settings, dataErrors
 		for j := range 8 {
 			r.Culprits = append(r.Culprits, v1alpha1.Culprit{Node: w.commTasks[name].Spec.NodeName, Kind: "Link",
-				Name: fmt.Sprintf("0000:%02x:00.0<->0000:%02x:00.0", j, j+8), Reason: v1alpha1.ReasonSlowLink, Message: long[:512]})
+				Name: fmt.Sprintf("0000:%02x:00.0<->0000:%02x:00.0", j, j+8), Reason: v1alpha1.ReasonSlowLink,
+				Message: long[:512]})
 		}
 		w.commTasks[name].Spec.Run.Platform = nil // so that other facts make no result stale
 		f := w.factsOn(w.commTasks[name].Spec.NodeName)
-		f.ROCm.Version, f.Driver.Version, f.KernelRelease = fmt.Sprint("7.", i), fmt.Sprint("6.", i), long[:120]+fmt.Sprint(i)
+		f.ROCm.Version, f.Driver.Version, f.KernelRelease = fmt.Sprint("7.", i), fmt.Sprint("6.", i),
+			long[:120]+fmt.Sprint(i)
 		i++
 	}
 	w.group.Spec.Gating.Mode, w.group.Spec.Gating.MaxPercent = v1alpha1.GatingDryRun, ptr.To(int32(100))
 	w.step()
 	s := &w.group.Status
 	checkSize(t, "all failed, all different", s)
-	if len(s.Culprits) != 16 || len(s.WouldGate) != 16 || len(s.Inventory) > 32 || len(s.Settings) > 80 || len(s.DataErrors) > 16 {
-		t.Errorf("lists: %d culprits, %d wouldGate, %d inventory, %d settings", len(s.Culprits), len(s.WouldGate), len(s.Inventory), len(s.Settings))
+	if len(s.Culprits) != 16 || len(s.WouldGate) != 16 || len(s.Inventory) > 32 || len(s.Settings) > 80 ||
+		len(s.DataErrors) > 16 {
+		t.Errorf("lists: %d culprits, %d wouldGate, %d inventory, %d settings",
+			len(s.Culprits), len(s.WouldGate), len(s.Inventory), len(s.Settings))
 	}
 }
 
@@ -114,7 +123,9 @@ func BenchmarkDecide12500(b *testing.B) {
 // BenchmarkDecideGroup12500 is one whole decision for 12,500 members of span Group while the group's stage searches for
 // a node that hangs: all sessions are there, tests are under way, and nothing was reported since.
 func BenchmarkDecideGroup12500(b *testing.B) {
-	w := newGroupWorld(b, 12_500, faults{hangNodes: []int{777}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+	w := newGroupWorld(b, 12_500, faults{hangNodes: []int{777}}, func(g *state.Group) {
+		g.Spec.Run.NodeDeadlineSeconds = 86400
+	})
 	for w.span() == nil || w.span().Stage != v1alpha1.StageLocalizing {
 		w.step()
 		if !w.playNodes() && !w.playAgents() {
@@ -152,9 +163,11 @@ func TestOneStaleOfMany(t *testing.T) {
 	plainObjects, plainBytes := cost(w.snapshot())
 	w.reboot("n00042", "boot-2")
 	objects, bytes := cost(w.snapshot())
-	t.Logf("without a stale node %d allocations, %d kB; with one %d, %d kB", plainObjects, plainBytes/1e3, objects, bytes/1e3)
+	t.Logf("without a stale node %d allocations, %d kB; with one %d, %d kB",
+		plainObjects, plainBytes/1e3, objects, bytes/1e3)
 	if float64(objects) > 1.1*float64(plainObjects) || float64(bytes) > 1.1*float64(plainBytes) {
-		t.Errorf("one stale node makes a decision cost %d allocations and %d B instead of %d and %d B", objects, bytes, plainObjects, plainBytes)
+		t.Errorf("one stale node makes a decision cost %d allocations and %d B instead of %d and %d B",
+			objects, bytes, plainObjects, plainBytes)
 	}
 
 	for i, want := range []int{1, 1, 0} { // marked stale; assigned; pod made

@@ -22,7 +22,8 @@ func written(cn *v1alpha1.CommNode, at time.Time) {
 		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: decision.Stamp(at)}}
 }
 
-var clocksOff = []time.Duration{-24 * time.Hour, -11 * time.Minute, -6 * time.Minute, 6 * time.Minute, 11 * time.Minute, 24 * time.Hour}
+var clocksOff = []time.Duration{-24 * time.Hour, -11 * time.Minute, -6 * time.Minute, 6 * time.Minute,
+	11 * time.Minute, 24 * time.Hour}
 
 // TestClocksApartNeverFlap: whatever the clock of a node says, its monitor reports as long as it does; the clock is
 // told once; and reports that only confirm make no write.
@@ -49,7 +50,8 @@ func TestClocksApartNeverFlap(t *testing.T) {
 					report()
 				}
 				w.settle()
-				w.want(t, v1alpha1.ConditionAgentsReporting, metav1.ConditionTrue, v1alpha1.ReasonAllReporting, "ClockSkew")
+				w.want(t, v1alpha1.ConditionAgentsReporting, metav1.ConditionTrue,
+					v1alpha1.ReasonAllReporting, "ClockSkew")
 				for j := range before.Conditions {
 					a, b := before.Conditions[j], w.group.Status.Conditions[j]
 					if a.Type == v1alpha1.ConditionAgentsReporting && a != b {
@@ -60,7 +62,8 @@ func TestClocksApartNeverFlap(t *testing.T) {
 			}
 			told := 0
 			for _, e := range w.events {
-				if e.Reason == v1alpha1.ReasonClockSkew && e.Warning && strings.Contains(e.Note, odd) && !strings.Contains(e.Note, w.nodes[1].Name) {
+				if e.Reason == v1alpha1.ReasonClockSkew && e.Warning && strings.Contains(e.Note, odd) &&
+					!strings.Contains(e.Note, w.nodes[1].Name) {
 					told++
 				}
 			}
@@ -70,7 +73,8 @@ func TestClocksApartNeverFlap(t *testing.T) {
 			// Its monitor dies: that is seen as late, or early, as of any other.
 			last := w.now.Add(-time.Minute)
 			cn := w.commNodes[odd]
-			if end := last.Add(600 * time.Second); !nodefacts.Hold(cn, end.Add(-time.Second)) || nodefacts.Hold(cn, end) {
+			if end := last.Add(600 * time.Second); !nodefacts.Hold(cn, end.Add(-time.Second)) ||
+				nodefacts.Hold(cn, end) {
 				t.Errorf("the report holds until %s, want %s", nodefacts.HoldUntil(cn), end)
 			}
 		})
@@ -110,12 +114,15 @@ func TestNodesTimesAreCorrected(t *testing.T) {
 func TestWhatTheCacheKeeps(t *testing.T) {
 	at := metav1.NewTime(testkit.Now)
 	entry := func(manager string, op metav1.ManagedFieldsOperationType) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: "status", Time: &at, FieldsV1: &metav1.FieldsV1{}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: "status", Time: &at,
+			FieldsV1: &metav1.FieldsV1{}}
 	}
 	cn := &v1alpha1.CommNode{}
-	cn.ManagedFields = []metav1.ManagedFieldsEntry{entry(v1alpha1.FieldManagerController, metav1.ManagedFieldsOperationUpdate),
-		entry(v1alpha1.FieldManagerRun, metav1.ManagedFieldsOperationApply), entry(v1alpha1.FieldManagerMonitor, metav1.ManagedFieldsOperationApply)}
-	if _, err := trimCommNode(cn); err != nil || len(cn.ManagedFields) != 1 || cn.ManagedFields[0].Manager != v1alpha1.FieldManagerMonitor || cn.ManagedFields[0].FieldsV1 != nil {
+	cn.ManagedFields = []metav1.ManagedFieldsEntry{entry(v1alpha1.FieldManagerController,
+		metav1.ManagedFieldsOperationUpdate), entry(v1alpha1.FieldManagerRun, metav1.ManagedFieldsOperationApply),
+		entry(v1alpha1.FieldManagerMonitor, metav1.ManagedFieldsOperationApply)}
+	if _, err := trimCommNode(cn); err != nil || len(cn.ManagedFields) != 1 ||
+		cn.ManagedFields[0].Manager != v1alpha1.FieldManagerMonitor || cn.ManagedFields[0].FieldsV1 != nil {
 		t.Errorf("kept %+v, error %v", cn.ManagedFields, err)
 	}
 	cn.ManagedFields = cn.ManagedFields[:0]
@@ -140,7 +147,8 @@ func TestReportsOfClocksApartThatCount(t *testing.T) {
 		if !r.commNodeChanged(report(10*time.Minute, skew), report(0, skew)) {
 			t.Errorf("%s: a report after a silence does not wake the group", skew)
 		}
-		if !r.commNodeChanged(report(5*time.Minute, 0), report(0, skew)) || !r.commNodeChanged(report(5*time.Minute, skew), report(0, 0)) {
+		if !r.commNodeChanged(report(5*time.Minute, 0), report(0, skew)) ||
+			!r.commNodeChanged(report(5*time.Minute, skew), report(0, 0)) {
 			t.Errorf("%s: a clock that goes wrong, or right, does not wake the group", skew)
 		}
 	}

@@ -34,7 +34,8 @@ const (
 )
 
 // ownLocks gives each agent a folder of locks of its own, as a pod has: nodes of one machine share its GPUs here.
-var ownLocks = []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o mode=1777 locks /run/lock && exec "$@"`, "sh"}
+var ownLocks = []string{"unshare", "--mount", "sh",
+	"-c", `mount -t tmpfs -o mode=1777 locks /run/lock && exec "$@"`, "sh"}
 
 // field is where the agents of a group run: nodes of this machine, each with an identity of its own.
 type field struct {
@@ -49,7 +50,8 @@ func newField(t *testing.T) field {
 	if f.library != "" {
 		var err error
 		if f.gpus, err = strconv.Atoi(os.Getenv(groupGPUsEnv)); err != nil || f.gpus < 1 || f.bin == "" {
-			t.Fatalf("%s is set: set %s to a number of GPUs and %s to the folder of agent and rank, too", groupLibraryEnv, groupGPUsEnv, groupAgentsEnv)
+			t.Fatalf("%s is set: set %s to a number of GPUs and %s to the folder of agent and rank, too",
+				groupLibraryEnv, groupGPUsEnv, groupAgentsEnv)
 		}
 		return f
 	}
@@ -121,7 +123,8 @@ func newAgentWorld(t *testing.T, f field, nodes int, fault map[int]string, chang
 
 // environment of a node's agent.
 func (w *agentWorld) environment(node int) []string {
-	env := append(os.Environ(), "POD_IP=127.0.0.1", "TERMINATION_MESSAGE_PATH="+filepath.Join(w.roots[node], "termination-log"))
+	env := append(os.Environ(), "POD_IP=127.0.0.1",
+		"TERMINATION_MESSAGE_PATH="+filepath.Join(w.roots[node], "termination-log"))
 	if w.field.library != "" {
 		env = append(env, "NCCL_NVLS_ENABLE=0")
 	} else {
@@ -182,7 +185,8 @@ func (w *agentWorld) startAgent(node int, ct *v1alpha1.CommTask) *groupAgent {
 		}
 	}
 	a.write(w.t, ct, &w.group.Status)
-	line = append(line, filepath.Join(w.field.bin, "agent"), "run", "--stage=Group", "--session-file", a.file, "--node", name, "--run-id", ct.Spec.Session.RunID)
+	line = append(line, filepath.Join(w.field.bin, "agent"), "run", "--stage=Group", "--session-file", a.file,
+		"--node", name, "--run-id", ct.Spec.Session.RunID)
 	a.command = exec.Command(line[0], line[1:]...)
 	a.command.Env = w.environment(node)
 	var err error
@@ -307,8 +311,10 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 		reasons []string
 	}{
 		{name: "good"},
-		{name: "slow", fault: "slow-node-net:20", prefix: []string{"taskset", "-c", "0"}, meddle: (*agentWorld).starve, reasons: []string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowGroup}},
-		{name: "hang", gpus: true, meddle: func(w *agentWorld) { w.stopRanks(faulty) }, reasons: []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonRankHung}},
+		{name: "slow", fault: "slow-node-net:20", prefix: []string{"taskset", "-c", "0"}, meddle: (*agentWorld).starve,
+			reasons: []string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowGroup}},
+		{name: "hang", gpus: true, meddle: func(w *agentWorld) { w.stopRanks(faulty) },
+			reasons: []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonRankHung}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.gpus && f.library == "" {
@@ -316,9 +322,11 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 			}
 			w := newAgentWorld(t, f, nodes, map[int]string{faulty: tc.fault}, func(g *state.Group) {
 				if f.library != "" {
-					g.Spec.Benchmark.MinSizeBytes, g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Iterations = 1<<20, 64<<20, 20
+					g.Spec.Benchmark.MinSizeBytes, g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.Iterations = 1<<20,
+						64<<20, 20
 					g.Spec.Run.StepDeadlineSeconds = 20
-					g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(30)) // two nodes that share a GPU by turns reach half together
+					// two nodes that share a GPU by turns reach half together
+					g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(30))
 				}
 			})
 			if f.library != "" {
@@ -336,7 +344,8 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 			s := w.span()
 			for i := range s.Tests {
 				test := &s.Tests[i]
-				t.Logf("%-16s {%s} %s %s %d MB/s, %d s", test.ID, test.Set, test.Verdict, test.Reason, ptr.Deref(test.BusBandwidthMBps, 0), ptr.Deref(test.Seconds, 0))
+				t.Logf("%-16s {%s} %s %s %d MB/s, %d s", test.ID, test.Set, test.Verdict, test.Reason,
+					ptr.Deref(test.BusBandwidthMBps, 0), ptr.Deref(test.Seconds, 0))
 			}
 			t.Logf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 			if tc.reasons == nil {
@@ -345,8 +354,10 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 				}
 				return
 			}
-			if s.Verdict != v1alpha1.VerdictFail || !slices.Contains(tc.reasons, s.Reason) || len(s.Culprits) != 1 || s.Culprits[0].Node != w.nodes[faulty].Name {
-				t.Errorf("%s (%s), culprits %+v: expected %s alone", s.Verdict, s.Reason, s.Culprits, w.nodes[faulty].Name)
+			if s.Verdict != v1alpha1.VerdictFail || !slices.Contains(tc.reasons, s.Reason) || len(s.Culprits) != 1 ||
+				s.Culprits[0].Node != w.nodes[faulty].Name {
+				t.Errorf("%s (%s), culprits %+v: expected %s alone",
+					s.Verdict, s.Reason, s.Culprits, w.nodes[faulty].Name)
 			}
 		})
 	}
@@ -355,7 +366,10 @@ func TestGroupStageOfRealAgents(t *testing.T) {
 // stopRanks stops the node's ranks in each communicator over several nodes, once all have joined it.
 func (w *agentWorld) stopRanks(node int) {
 	ct := w.commTask(w.nodes[node].Name)
-	if ct == nil || ct.Spec.Session == nil || ct.Spec.Session.Task == nil || !slices.ContainsFunc(ct.Spec.Session.Task.Communicators, func(c v1alpha1.TaskCommunicator) bool { return c.Nodes > 1 }) {
+	if ct == nil || ct.Spec.Session == nil || ct.Spec.Session.Task == nil ||
+		!slices.ContainsFunc(ct.Spec.Session.Task.Communicators, func(c v1alpha1.TaskCommunicator) bool {
+			return c.Nodes > 1
+		}) {
 		return
 	}
 	for i := range w.nodes {
@@ -363,7 +377,8 @@ func (w *agentWorld) stopRanks(node int) {
 		if other == nil || other.Status.Session == nil {
 			continue
 		}
-		if task := other.Status.Session.Task; task != nil && task.ID == ct.Spec.Session.Task.ID && task.Phase == v1alpha1.TaskRunning {
+		if task := other.Status.Session.Task; task != nil && task.ID == ct.Spec.Session.Task.ID &&
+			task.Phase == v1alpha1.TaskRunning {
 			for _, pid := range w.ranksOf(node) {
 				_ = syscall.Kill(pid, syscall.SIGSTOP)
 			}
@@ -378,7 +393,8 @@ func (w *agentWorld) starve() {
 		return
 	}
 	a := &groupAgent{ended: make(chan error, 1)}
-	a.command = exec.Command("taskset", "-c", "0", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (while :; do :; done) & done; wait")
+	a.command = exec.Command("taskset", "-c", "0", "sh",
+		"-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (while :; do :; done) & done; wait")
 	a.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := a.command.Start(); err != nil {
 		w.t.Fatal(err)

@@ -39,7 +39,9 @@ func TestTimeRunsOutInARound(t *testing.T) {
 		for round := 1; round <= 3; round++ { // the third is that of the rails
 			for _, how := range []string{"an agent is silent", "the round took long"} {
 				t.Run(fmt.Sprintf("%d s, round %d, %s", deadline, round, how), func(t *testing.T) {
-					w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) { g.Spec.Localization.DeadlineSeconds = deadline })
+					w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) {
+						g.Spec.Localization.DeadlineSeconds = deadline
+					})
 					open := 0
 					w.roundBegins(round, func(tests []v1alpha1.SpanTest) {
 						open = len(tests)
@@ -63,7 +65,10 @@ func TestTimeRunsOutInARound(t *testing.T) {
 						t.Fatalf("no round %d: %s", round, w.tests())
 					}
 					proven := round == 3 || round == 2 && how == "the round took long"
-					if got := slices.Contains(w.culprits(), "Node 11") || slices.ContainsFunc(w.culprits(), func(c string) bool { return strings.HasPrefix(c, "NIC 11/") }); got != proven {
+					if got := slices.Contains(w.culprits(), "Node 11") ||
+						slices.ContainsFunc(w.culprits(), func(c string) bool {
+							return strings.HasPrefix(c, "NIC 11/")
+						}); got != proven {
 						t.Errorf("named %v, want %v: %v\n%s", got, proven, w.culprits(), w.tests())
 					}
 					for _, c := range s.Culprits {
@@ -73,7 +78,8 @@ func TestTimeRunsOutInARound(t *testing.T) {
 					}
 					errors := 0
 					for i := range s.Tests {
-						if s.Tests[i].Verdict == v1alpha1.VerdictError && int(s.Tests[i].Round) == round && s.Tests[i].Kind != v1alpha1.TestGroup {
+						if s.Tests[i].Verdict == v1alpha1.VerdictError && int(s.Tests[i].Round) == round &&
+							s.Tests[i].Kind != v1alpha1.TestGroup {
 							errors++
 						}
 					}
@@ -83,9 +89,12 @@ func TestTimeRunsOutInARound(t *testing.T) {
 					if l.Seconds == nil || *l.Seconds > deadline+1 {
 						t.Errorf("%d s, and the time was %d s", *l.Seconds, deadline)
 					}
-					ended := round == 1 || round == 2 && how != "the round took long" // then nothing was left to be done
+					// then nothing was left to be done
+					ended := round == 1 || round == 2 && how != "the round took long"
 					told := l.Message + s.Message
-					if !ended && l.State != v1alpha1.LocalizationFound || ended && (l.State != v1alpha1.LocalizationOutOfBounds || !strings.Contains(told, fmt.Sprintf("localization.deadlineSeconds (%d s) ran out", deadline))) {
+					if !ended && l.State != v1alpha1.LocalizationFound ||
+						ended && (l.State != v1alpha1.LocalizationOutOfBounds || !strings.Contains(told,
+							fmt.Sprintf("localization.deadlineSeconds (%d s) ran out", deadline))) {
 						t.Errorf("%s: %s", l.State, told)
 					}
 					if ended && !strings.Contains(told, "Something among these is bad: ") {
@@ -112,7 +121,9 @@ func TestBoundsHoldOverAllSearches(t *testing.T) {
 			if l.Rounds > limit+1 || l.MaxRounds != limit+1 { // one more for the rails
 				t.Errorf("maxRounds %d: %d rounds, recorded bound %d", limit, l.Rounds, l.MaxRounds)
 			}
-			if told := l.Message + w.span().Message; l.State == v1alpha1.LocalizationOutOfBounds && !strings.Contains(told, "bound on rounds is reached") && !strings.Contains(told, "localization.maxRounds") {
+			if told := l.Message + w.span().Message; l.State == v1alpha1.LocalizationOutOfBounds &&
+				!strings.Contains(told, "bound on rounds is reached") &&
+				!strings.Contains(told, "localization.maxRounds") {
 				t.Errorf("maxRounds %d: %s", limit, told)
 			}
 			if limit >= 2 && len(f.hangPairs) == 0 && len(w.culprits()) != 1 {
@@ -135,7 +146,8 @@ func TestBoundsHoldOverAllSearches(t *testing.T) {
 	}
 	w.play()
 	l := w.span().Localization
-	if len(searches) < 2 || l.State != v1alpha1.LocalizationOutOfBounds || *l.Seconds > deadline+5 || !strings.Contains(l.Message+w.span().Message, "deadlineSeconds (60 s) ran out") {
+	if len(searches) < 2 || l.State != v1alpha1.LocalizationOutOfBounds || *l.Seconds > deadline+5 ||
+		!strings.Contains(l.Message+w.span().Message, "deadlineSeconds (60 s) ran out") {
 		t.Errorf("%d searches took %d s: %s %s", len(searches), *l.Seconds, l.State, l.Message)
 	}
 }
@@ -144,7 +156,8 @@ func TestBoundsHoldOverAllSearches(t *testing.T) {
 func TestOnlyAPassIsGood(t *testing.T) {
 	for verdict, want := range map[v1alpha1.Verdict]localize.Outcome{
 		v1alpha1.VerdictPass: localize.Good, v1alpha1.VerdictFail: localize.Bad, "": localize.Open,
-		v1alpha1.VerdictError: localize.Unknown, v1alpha1.VerdictInconclusive: localize.Unknown, v1alpha1.VerdictSkipped: localize.Unknown,
+		v1alpha1.VerdictError: localize.Unknown, v1alpha1.VerdictInconclusive: localize.Unknown,
+		v1alpha1.VerdictSkipped: localize.Unknown,
 	} {
 		if got := stage.OutcomeOf(verdict); got != want {
 			t.Errorf("%q is %q to the planner, want %q", verdict, got, want)

@@ -47,7 +47,8 @@ func TestRandomChurn(t *testing.T) {
 			if r.IntN(2) == 0 {
 				change = testkit.Mesh("dp", nodes, "tp", 8)
 			}
-			c := &churn{groupWorld: newGroupWorld(t, nodes, faults{}, change), t: t, r: r, events: 1 + r.IntN(4), next: r.IntN(12), hurt: map[string][]string{}}
+			c := &churn{groupWorld: newGroupWorld(t, nodes, faults{}, change), t: t, r: r, events: 1 + r.IntN(4),
+				next: r.IntN(12), hurt: map[string][]string{}}
 			if r.IntN(2) == 0 {
 				c.bad = c.nodes[r.IntN(nodes)].Name
 			}
@@ -118,9 +119,11 @@ func (c *churn) event() {
 	c.nodes = slices.Clone(c.nodes)
 	i := c.r.IntN(len(c.nodes))
 	node := c.nodes[i]
-	what := []string{"made anew", "made anew, its pods stay a while", "deleted", "joins", "loses its label for a while", "renamed"}[c.r.IntN(6)]
+	what := []string{"made anew", "made anew, its pods stay a while", "deleted", "joins", "loses its label for a while",
+		"renamed"}[c.r.IntN(6)]
 	c.log = append(c.log, node.Name+" "+what)
-	if s, ct := c.span(), c.commTask(node.Name); what != "joins" && s != nil && s.Stage != v1alpha1.StageEnded && ct != nil && ct.Spec.Session != nil && ct.Spec.Session.RunID == s.RunID {
+	if s, ct := c.span(), c.commTask(node.Name); what != "joins" && s != nil && s.Stage != v1alpha1.StageEnded &&
+		ct != nil && ct.Spec.Session != nil && ct.Spec.Session.RunID == s.RunID {
 		c.hurt[s.RunID] = append(c.hurt[s.RunID], node.Name)
 	}
 	switch what {

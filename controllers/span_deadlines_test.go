@@ -24,7 +24,8 @@ var longTests = map[string]func(*state.Group){
 func longTest(change func(*state.Group)) func(*state.Group) {
 	return func(g *state.Group) {
 		testkit.Mesh("pp", 4, "dp", 2, "tp", 8)(g)
-		g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.Broadcast}
+		g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather,
+			v1alpha1.ReduceScatter, v1alpha1.Broadcast}
 		g.Spec.Benchmark.MaxSizeBytes, g.Spec.Benchmark.SizeFactor = 1<<30, 2
 		change(g)
 	}
@@ -106,7 +107,8 @@ func TestAMissingIDEndsNobodyElsesMeasurement(t *testing.T) {
 			w.play()
 			w.onlyAccused(tc.mute)
 			want := "made no unique id of communicator " + tc.communicator + " of task " + tc.test + " within 150 s"
-			if s := w.span(); s.Reason != v1alpha1.ReasonMemberLost || !strings.Contains(s.Message, w.nodes[tc.mute].Name+" "+want) {
+			if s := w.span(); s.Reason != v1alpha1.ReasonMemberLost ||
+				!strings.Contains(s.Message, w.nodes[tc.mute].Name+" "+want) {
 				t.Errorf("%s: %q is not in %q", s.Reason, want, s.Message)
 			}
 		})
@@ -129,7 +131,8 @@ func TestALateIDIsTaken(t *testing.T) {
 		if s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if test := &s.Tests[len(s.Tests)-1]; test.ID == "mesh-dp-1" && w.now.Before(test.StartTime.Add(200*time.Second)) {
+		if test := &s.Tests[len(s.Tests)-1]; test.ID == "mesh-dp-1" &&
+			w.now.Before(test.StartTime.Add(200*time.Second)) {
 			w.faults.muteNodes = []int{late}
 		}
 	}
@@ -170,7 +173,8 @@ func TestAddressFamilyStaysAsAgreed(t *testing.T) {
 		}
 		for key, family := range w.family {
 			if family != v1alpha1.AddressFamilyIPv6 {
-				t.Errorf("step %d: node and task %s over %s; status.span.network is %q", step, key, family, w.span().Network)
+				t.Errorf("step %d: node and task %s over %s; status.span.network is %q",
+					step, key, family, w.span().Network)
 			}
 		}
 	}

@@ -51,23 +51,39 @@ func TestMembersAreLost(t *testing.T) {
 		reason  string
 		left    string
 	}{
-		{name: "pod in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "two pods in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3-4"},
-		{name: "more than minMembers allows", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
+		{name: "pod in the group", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) },
+			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "two pods in the group", kind: v1alpha1.TestGroup,
+			lose: func(w *groupWorld) { w.losePod(3); w.losePod(4) }, verdict: v1alpha1.VerdictError,
+			reason: v1alpha1.ReasonMemberLost, left: "3-4"},
+		{name: "more than minMembers allows", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { w.losePod(3) },
+			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3",
 			change: func(g *state.Group) { g.Spec.Members.MinMembers = 8 }},
-		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
-		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch, lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail, reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
-		{name: "pod in the mesh", change: testkit.Mesh("dp", 8, "tp", 8), kind: v1alpha1.TestMesh, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "pod among the pairs", kind: v1alpha1.TestPairs, lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "the agent dies", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { endPod(w.groupPod(w.nodes[3].Name), 137, w.now) }, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
+		{name: "pod in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch,
+			lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictFail,
+			reason: v1alpha1.ReasonHangAcrossNodes, left: "3,5"},
+		{name: "the culprit in the search", faults: faults{hangNodes: []int{5}}, kind: v1alpha1.TestSearch,
+			lose: func(w *groupWorld) { w.losePod(5) }, verdict: v1alpha1.VerdictFail,
+			reason: v1alpha1.ReasonHangAcrossNodes, left: "5"},
+		{name: "pod in the mesh", change: testkit.Mesh("dp", 8, "tp", 8), kind: v1alpha1.TestMesh,
+			lose: func(w *groupWorld) { w.losePod(3) }, verdict: v1alpha1.VerdictError,
+			reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "pod among the pairs", kind: v1alpha1.TestPairs, lose: func(w *groupWorld) { w.losePod(3) },
+			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "the agent dies", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) {
+			endPod(w.groupPod(w.nodes[3].Name), 137, w.now)
+		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonRunPodFailed, left: "3"},
 		{name: "the agent is told to stop", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) {
 			s := w.commTask(w.nodes[3].Name).Status.Session
 			s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterrupted, "SIGTERM"
 		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonInterrupted, left: "3"},
-		{name: "the CommTask is deleted", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) { delete(w.commTasks, v1alpha1.CommTaskName("g", w.nodes[3].Name)) },
-			verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
-		{name: "never makes the unique id", faults: faults{muteNodes: []int{0}}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "0"},
+		{name: "the CommTask is deleted", kind: v1alpha1.TestGroup, lose: func(w *groupWorld) {
+			delete(w.commTasks, v1alpha1.CommTaskName("g", w.nodes[3].Name))
+		}, verdict: v1alpha1.VerdictError, reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "never takes a task up", faults: faults{muteNodes: []int{3}}, verdict: v1alpha1.VerdictError,
+			reason: v1alpha1.ReasonMemberLost, left: "3"},
+		{name: "never makes the unique id", faults: faults{muteNodes: []int{0}}, verdict: v1alpha1.VerdictError,
+			reason: v1alpha1.ReasonMemberLost, left: "0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, tc.faults, tc.change)
@@ -77,13 +93,15 @@ func TestMembersAreLost(t *testing.T) {
 			w.play()
 			s := w.span()
 			if s.Verdict != tc.verdict || s.Reason != tc.reason || s.LeftSet != tc.left {
-				t.Errorf("%s (%s), left %s, want %s (%s), left %s: %s\n%s", s.Verdict, s.Reason, s.LeftSet, tc.verdict, tc.reason, tc.left, s.Message, w.tests())
+				t.Errorf("%s (%s), left %s, want %s (%s), left %s: %s\n%s",
+					s.Verdict, s.Reason, s.LeftSet, tc.verdict, tc.reason, tc.left, s.Message, w.tests())
 			}
 			if condition(w.group, v1alpha1.ConditionReady) == "True" {
 				t.Error("Ready although a member was lost")
 			}
 			for _, c := range s.Culprits {
-				if i := w.index[c.Node]; !slices.Contains(strings.Split(strings.ReplaceAll(tc.left, "-", ","), ","), fmt.Sprint(i)) {
+				if i := w.index[c.Node]; !slices.Contains(strings.Split(strings.ReplaceAll(tc.left, "-", ","), ","),
+					fmt.Sprint(i)) {
 					t.Errorf("culprit %s, who is still there", c.Node)
 				}
 			}
@@ -104,7 +122,8 @@ func TestNodeIsDeletedInTheStage(t *testing.T) {
 		}
 	})
 	w.play()
-	if run := w.group.Status.Run; run.Number != 2 || run.Verdict != v1alpha1.VerdictPass || w.span().RunID != run.ID || w.span().Members != 7 {
+	if run := w.group.Status.Run; run.Number != 2 || run.Verdict != v1alpha1.VerdictPass || w.span().RunID != run.ID ||
+		w.span().Members != 7 {
 		t.Errorf("run %+v, span %+v", run, w.span())
 	}
 }
@@ -117,7 +136,8 @@ func TestAbortFreesGPUs(t *testing.T) {
 		"new spec":  func(w *groupWorld) { w.group.Spec.Benchmark.Iterations++; w.group.Generation++ },
 	}
 	for name, end := range ends {
-		for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestSearch, v1alpha1.TestMesh} {
+		for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestSearch,
+			v1alpha1.TestMesh} {
 			t.Run(name+" in "+string(kind), func(t *testing.T) {
 				f := faults{}
 				if kind == v1alpha1.TestSearch {
@@ -127,7 +147,8 @@ func TestAbortFreesGPUs(t *testing.T) {
 				var first string
 				if kind == "waiting" {
 					w.meddle = func() {
-						if first == "" && w.span() != nil && w.span().Stage == v1alpha1.StageWaitingForMembers && w.alive() > 0 {
+						if first == "" && w.span() != nil &&
+							w.span().Stage == v1alpha1.StageWaitingForMembers && w.alive() > 0 {
 							first = w.group.Status.Run.ID
 							end(w)
 						}
@@ -182,8 +203,10 @@ func TestOldReadsUndoNothing(t *testing.T) {
 				if was.State == v1alpha1.SessionClosed && is.State != v1alpha1.SessionClosed {
 					t.Fatalf("%d statuses back: the session of %s is opened again", back, change.Current.Spec.NodeName)
 				}
-				if was.Task != nil && is.Task != nil && was.Task.ID != is.Task.ID && len(w.tasks[is.Task.ID]) > 0 && w.tasks[was.Task.ID] != nil && later(past, was.Task.ID, is.Task.ID) {
-					t.Fatalf("%d statuses back: task %s of %s is replaced by the older %s", back, was.Task.ID, change.Current.Spec.NodeName, is.Task.ID)
+				if was.Task != nil && is.Task != nil && was.Task.ID != is.Task.ID && len(w.tasks[is.Task.ID]) > 0 &&
+					w.tasks[was.Task.ID] != nil && later(past, was.Task.ID, is.Task.ID) {
+					t.Fatalf("%d statuses back: task %s of %s is replaced by the older %s",
+						back, was.Task.ID, change.Current.Spec.NodeName, is.Task.ID)
 				}
 			}
 		}
@@ -198,7 +221,8 @@ func TestOldReadsUndoNothing(t *testing.T) {
 func later(past []*state.Group, a, b string) bool {
 	at := func(id string) int {
 		return slices.IndexFunc(past, func(g *state.Group) bool {
-			return g.Status.Span != nil && slices.ContainsFunc(g.Status.Span.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id })
+			return g.Status.Span != nil &&
+				slices.ContainsFunc(g.Status.Span.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id })
 		})
 	}
 	return at(a) > at(b)
@@ -243,7 +267,8 @@ func TestRandomFaults(t *testing.T) {
 				t.Errorf("seed %d, %d nodes, %+v: an innocent is named: %+v\n%s", seed, nodes, f, c, w.tests())
 			}
 		}
-		if s.Verdict == v1alpha1.VerdictPass && len(f.hangNodes)+len(f.hangPairs)+len(f.silentNodes)+len(f.wrongNodes) > 0 {
+		if s.Verdict == v1alpha1.VerdictPass &&
+			len(f.hangNodes)+len(f.hangPairs)+len(f.silentNodes)+len(f.wrongNodes) > 0 {
 			t.Errorf("seed %d, %+v: passed\n%s", seed, f, w.tests())
 		}
 		if s.Verdict == v1alpha1.VerdictPass && len(f.slowNodes)+len(f.slowPairs)+len(f.slowRails) > 0 {
@@ -259,7 +284,8 @@ func TestGroupStageAtScale(t *testing.T) {
 	fewObjects, fewBytes := playAtScale(t, few)
 	manyObjects, manyBytes := playAtScale(t, 4*few)
 	if manyObjects > 5*fewObjects || manyBytes > 5*fewBytes {
-		t.Errorf("with four times the members the dearest step costs %d allocations, %d B instead of %d, %d B", manyObjects, manyBytes, fewObjects, fewBytes)
+		t.Errorf("with four times the members the dearest step costs %d allocations, %d B instead of %d, %d B",
+			manyObjects, manyBytes, fewObjects, fewBytes)
 	}
 }
 
@@ -267,7 +293,9 @@ func TestGroupStageAtScale(t *testing.T) {
 func playAtScale(t *testing.T, nodes int) (allocations, bytes uint64) {
 	t.Helper()
 	const bad = 77
-	w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+	w := newGroupWorld(t, nodes, faults{hangNodes: []int{bad}}, func(g *state.Group) {
+		g.Spec.Run.NodeDeadlineSeconds = 86400
+	})
 	writes, steps := 0, 0
 	for range 400 {
 		for range 6 {
@@ -276,7 +304,8 @@ func playAtScale(t *testing.T, nodes int) (allocations, bytes uint64) {
 			runtime.ReadMemStats(&before)
 			d := w.step()
 			runtime.ReadMemStats(&after)
-			allocations, bytes = max(allocations, after.Mallocs-before.Mallocs), max(bytes, after.TotalAlloc-before.TotalAlloc)
+			allocations, bytes = max(allocations, after.Mallocs-before.Mallocs),
+				max(bytes, after.TotalAlloc-before.TotalAlloc)
 			steps++
 			for _, c := range d.CommTasks {
 				if c.Current != nil && c.Current.Spec.Session != nil && c.Desired.Spec.Session != nil {
@@ -296,7 +325,8 @@ func playAtScale(t *testing.T, nodes int) (allocations, bytes uint64) {
 		}
 	}
 	s := w.span()
-	t.Logf("%d members: %d steps, the dearest %d allocations and %d kB, %d writes of sessions; %s", nodes, steps, allocations, bytes/1e3, writes, s.Message)
+	t.Logf("%d members: %d steps, the dearest %d allocations and %d kB, %d writes of sessions; %s",
+		nodes, steps, allocations, bytes/1e3, writes, s.Message)
 	if s.Verdict != v1alpha1.VerdictFail || len(s.Culprits) != 1 || w.index[s.Culprits[0].Node] != bad {
 		t.Errorf("%s: %s, culprits %+v\n%s", s.Verdict, s.Message, s.Culprits, w.tests())
 	}

@@ -28,7 +28,9 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 				if how == "not ready" {
 					f.neverReady = away
 				}
-				w := newGroupWorld(t, nodes, f, func(g *state.Group) { g.Spec.Members.MinMembers = int32(nodes * 2 / 3) })
+				w := newGroupWorld(t, nodes, f, func(g *state.Group) {
+					g.Spec.Members.MinMembers = int32(nodes * 2 / 3)
+				})
 				if how != "not ready" {
 					done := false
 					w.meddle = func() {
@@ -46,10 +48,13 @@ func TestScatteredMembersAreMissing(t *testing.T) {
 					return x.Kind == v1alpha1.TestGroup && x.Verdict == v1alpha1.VerdictPass
 				})
 				if good < 0 {
-					t.Fatalf("no communicator over the other %d was formed: %s %s %s, %d tests", nodes-missing, s.Verdict, s.Reason, s.Message, len(s.Tests))
+					t.Fatalf("no communicator over the other %d was formed: %s %s %s, %d tests",
+						nodes-missing, s.Verdict, s.Reason, s.Message, len(s.Tests))
 				}
-				if here := stage.SetOf(s.Tests, good); len(here) != nodes-missing || slices.ContainsFunc(away, here.Has) {
-					t.Errorf("%s is over %d members, want %d: %s", s.Tests[good].ID, len(here), nodes-missing, w.tests())
+				if here := stage.SetOf(s.Tests, good); len(here) != nodes-missing ||
+					slices.ContainsFunc(away, here.Has) {
+					t.Errorf("%s is over %d members, want %d: %s",
+						s.Tests[good].ID, len(here), nodes-missing, w.tests())
 				}
 				if h := w.group.Status.History; len(h) == 0 || int(h[0].GroupNodes) != nodes-missing {
 					t.Errorf("the history tells of another group: %+v", h)
@@ -80,7 +85,8 @@ func TestDeletedCommTaskIsALostMember(t *testing.T) {
 			w := newGroupWorld(t, 8, faults{hangNodes: []int{2}}, nil)
 			done := false
 			w.meddle = func() {
-				if s := w.span(); !done && s != nil && s.Stage == at && len(s.Tests) > 0 && s.Tests[len(s.Tests)-1].Verdict == "" {
+				if s := w.span(); !done && s != nil && s.Stage == at && len(s.Tests) > 0 &&
+					s.Tests[len(s.Tests)-1].Verdict == "" {
 					done = true
 					delete(w.commTasks, w.commTask(w.nodes[5].Name).Name)
 				}

@@ -50,13 +50,16 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 						t.Fatalf("no round %d, so that nothing was lost in it: %s", round, w.tests())
 					}
 					t.Log(w.tests(), s.Message, s.Localization.Message)
-					culprits := slices.DeleteFunc(w.culprits(), func(c string) bool { return c == fmt.Sprintf("Node %d", tc.lost) })
+					culprits := slices.DeleteFunc(w.culprits(), func(c string) bool {
+						return c == fmt.Sprintf("Node %d", tc.lost)
+					})
 					if !slices.Equal(culprits, []string{tc.want}) {
 						t.Errorf("culprits %v, want %s", culprits, tc.want)
 					}
 					errors := 0
 					for i := range s.Tests {
-						if k := s.Tests[i].Kind; s.Tests[i].Verdict == v1alpha1.VerdictError && (k == v1alpha1.TestSearch || k == v1alpha1.TestRails) {
+						if k := s.Tests[i].Kind; s.Tests[i].Verdict == v1alpha1.VerdictError &&
+							(k == v1alpha1.TestSearch || k == v1alpha1.TestRails) {
 							errors++
 						}
 					}
@@ -69,7 +72,8 @@ func TestSearchGoesOnWithoutTheLost(t *testing.T) {
 							searches++
 						}
 					}
-					if l := s.Localization; searches > 2 || l.State != v1alpha1.LocalizationFound || !strings.Contains(l.Message, "Confirmed") {
+					if l := s.Localization; searches > 2 || l.State != v1alpha1.LocalizationFound ||
+						!strings.Contains(l.Message, "Confirmed") {
 						t.Errorf("%d groups, search %+v", searches, l)
 					}
 				})
@@ -106,10 +110,12 @@ func TestCulpritThatIsLost(t *testing.T) {
 	w.roundBegins(2, func([]v1alpha1.SpanTest) { w.losePod(11) })
 	w.play()
 	s := w.span()
-	if got := w.culprits(); !slices.Equal(got, []string{"Node 11"}) || s.Culprits[0].Reason != v1alpha1.ReasonMemberLost || s.Verdict != v1alpha1.VerdictFail {
+	if got := w.culprits(); !slices.Equal(got, []string{"Node 11"}) ||
+		s.Culprits[0].Reason != v1alpha1.ReasonMemberLost || s.Verdict != v1alpha1.VerdictFail {
 		t.Errorf("%s, culprits %+v", s.Verdict, s.Culprits)
 	}
-	for _, want := range []string{"Left in the search: n00011", "Without n00011 the group of 63 nodes is good", "Look first at n00011"} {
+	for _, want := range []string{"Left in the search: n00011", "Without n00011 the group of 63 nodes is good",
+		"Look first at n00011"} {
 		if !strings.Contains(s.Localization.Message, want) {
 			t.Errorf("no %q in: %s\n%s", want, s.Localization.Message, w.tests())
 		}
@@ -134,12 +140,18 @@ func TestSilentAgentsAreNotAccused(t *testing.T) {
 		silent []int
 		want   map[int]string
 	}{
-		{"beside a node that hangs", faults{hangNodes: []int{11}}, 0, []int{40}, map[int]string{11: v1alpha1.ReasonHangAcrossNodes, 40: v1alpha1.ReasonMemberLost}},
-		{"two beside a node that hangs", faults{hangNodes: []int{11}}, 0, []int{40, 41}, map[int]string{11: v1alpha1.ReasonHangAcrossNodes, 40: v1alpha1.ReasonMemberLost, 41: v1alpha1.ReasonMemberLost}},
-		{"in the search, with the node that hangs", faults{hangNodes: []int{11}}, 1, []int{10}, map[int]string{11: v1alpha1.ReasonHangAcrossNodes, 10: v1alpha1.ReasonMemberLost}},
+		{"beside a node that hangs", faults{hangNodes: []int{11}}, 0, []int{40},
+			map[int]string{11: v1alpha1.ReasonHangAcrossNodes, 40: v1alpha1.ReasonMemberLost}},
+		{"two beside a node that hangs", faults{hangNodes: []int{11}}, 0, []int{40, 41},
+			map[int]string{11: v1alpha1.ReasonHangAcrossNodes, 40: v1alpha1.ReasonMemberLost,
+				41: v1alpha1.ReasonMemberLost}},
+		{"in the search, with the node that hangs", faults{hangNodes: []int{11}}, 1, []int{10},
+			map[int]string{11: v1alpha1.ReasonHangAcrossNodes, 10: v1alpha1.ReasonMemberLost}},
 		{"alone", faults{}, 0, []int{40}, map[int]string{40: v1alpha1.ReasonHangAcrossNodes}},
-		{"two, of whom one would do", faults{}, 0, []int{40, 41}, map[int]string{40: v1alpha1.ReasonMemberLost, 41: v1alpha1.ReasonMemberLost}},
-		{"the one that hangs, in the search", faults{hangNodes: []int{11}}, 1, []int{11}, map[int]string{11: v1alpha1.ReasonHangAcrossNodes}},
+		{"two, of whom one would do", faults{}, 0, []int{40, 41},
+			map[int]string{40: v1alpha1.ReasonMemberLost, 41: v1alpha1.ReasonMemberLost}},
+		{"the one that hangs, in the search", faults{hangNodes: []int{11}}, 1, []int{11},
+			map[int]string{11: v1alpha1.ReasonHangAcrossNodes}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 64, tc.faults, nil)

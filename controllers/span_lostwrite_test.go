@@ -27,7 +27,8 @@ func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
 		{"a rail is slow", faults{slowRails: [][2]int{{2, 5}}}, nil},
 		{"an agent is silent", faults{silentNodes: []int{3}}, nil},
 		{"an agent is never heard of", faults{muteNodes: []int{3}}, nil},
-		{"TCP", faults{tcpNodes: []int{3}}, func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
+		{"TCP", faults{tcpNodes: []int{3}},
+			func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{"mixed settings", faults{quirk: func(n int, s *v1alpha1.SessionStatus) {
 			if n == 3 {
 				s.SettingsHash = "other"
@@ -35,7 +36,8 @@ func TestNoLostStatusWriteChangesAVerdict(t *testing.T) {
 		}}, nil},
 		{"one cannot take part", faults{quirk: func(n int, s *v1alpha1.SessionStatus) {
 			if n == 3 {
-				s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonPreconditionFailed, "MemlockLimit: too low"
+				s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonPreconditionFailed,
+					"MemlockLimit: too low"
 			}
 		}}, nil},
 	} {

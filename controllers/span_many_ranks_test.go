@@ -27,7 +27,8 @@ func manyRanksWorld(t *testing.T, nodes, ranks int, f faults, change func(*state
 	w := groupWorldOf(t, newWorld(group, testkit.Nodes(nodes)))
 	w.faults = f
 	for i := range w.nodes {
-		w.nodes[i].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(int64(ranks), resource.DecimalSI)}
+		w.nodes[i].Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(int64(ranks),
+			resource.DecimalSI)}
 		w.index[w.nodes[i].Name] = i
 	}
 	w.settle()
@@ -49,10 +50,12 @@ func TestTasksFitTheCommTask(t *testing.T) {
 		passed  []string
 	}{
 		"a dimension over all nodes": {change: testkit.Mesh("dp", 4, "tp", 64), verdict: v1alpha1.VerdictInconclusive,
-			words: "Dimension dp of the mesh was not measured: a node's ranks are in 64 of its communicators, and at most 16 fit", passed: []string{"mesh-tp-1"}},
-		"both within": {change: testkit.Mesh("dp", 64, "tp", 4), verdict: v1alpha1.VerdictPass, words: "2 dimensions of the mesh measured", passed: []string{"mesh-dp-1", "mesh-tp-1"}},
-		"a rail hangs": {faults: faults{hangRails: [][2]int{{2, 40}}}, change: func(*state.Group) {}, verdict: v1alpha1.VerdictFail,
-			words: "n00002", culprit: "n00002"},
+			words: "Dimension dp of the mesh was not measured: a node's ranks are in 64 of its communicators, " +
+				"and at most 16 fit", passed: []string{"mesh-tp-1"}},
+		"both within": {change: testkit.Mesh("dp", 64, "tp", 4), verdict: v1alpha1.VerdictPass,
+			words: "2 dimensions of the mesh measured", passed: []string{"mesh-dp-1", "mesh-tp-1"}},
+		"a rail hangs": {faults: faults{hangRails: [][2]int{{2, 40}}}, change: func(*state.Group) {},
+			verdict: v1alpha1.VerdictFail, words: "n00002", culprit: "n00002"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := manyRanksWorld(t, 4, 64, tc.faults, tc.change)
@@ -72,11 +75,13 @@ func TestTasksFitTheCommTask(t *testing.T) {
 			if most == 0 || most > spans.MaxNodeCommunicators {
 				t.Errorf("a node has %d communicators at once, at most %d fit", most, spans.MaxNodeCommunicators)
 			}
-			if tc.culprit != "" && (len(s.Culprits) == 0 || s.Culprits[0].Node != tc.culprit || s.Culprits[0].Kind != "Node") {
+			if tc.culprit != "" &&
+				(len(s.Culprits) == 0 || s.Culprits[0].Node != tc.culprit || s.Culprits[0].Kind != "Node") {
 				t.Errorf("culprits %+v", s.Culprits)
 			}
 			for _, id := range tc.passed {
-				if k := slices.IndexFunc(s.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id }); k < 0 || s.Tests[k].Verdict != v1alpha1.VerdictPass {
+				if k := slices.IndexFunc(s.Tests, func(t v1alpha1.SpanTest) bool { return t.ID == id }); k < 0 ||
+					s.Tests[k].Verdict != v1alpha1.VerdictPass {
 					t.Errorf("test %s: %+v", id, s.Tests)
 				}
 			}
@@ -86,7 +91,8 @@ func TestTasksFitTheCommTask(t *testing.T) {
 					accepted = c.Message
 				}
 			}
-			if told := strings.Contains(accepted, "will not be measured"); told != (tc.verdict == v1alpha1.VerdictInconclusive) {
+			if told := strings.Contains(accepted,
+				"will not be measured"); told != (tc.verdict == v1alpha1.VerdictInconclusive) {
 				t.Errorf("Accepted says: %s", accepted)
 			}
 		})
@@ -106,14 +112,16 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 		{2, 64, nil, "[Group]"},
 		{4, 16, []any{"dp", 4, "tp", 16}, "[Group Mesh PairRecord Pairs]"},
 		{4, 64, []any{"dp", 16, "tp", 16}, "[Group Mesh PairRecord Pairs]"},
-		{96, 64, []any{"dp", 96, "tp", 64}, "[Group Mesh PairRecord Pairs]"}, // dp is 64 communicators a node, which do not fit
+		// dp is 64 communicators a node, which do not fit
+		{96, 64, []any{"dp", 96, "tp", 64}, "[Group Mesh PairRecord Pairs]"},
 	} {
 		t.Run(fmt.Sprintf("%d nodes of %d ranks, mesh %v", tc.nodes, tc.ranks, tc.mesh), func(t *testing.T) {
 			w := manyRanksWorld(t, tc.nodes, tc.ranks, faults{}, func(g *state.Group) {
 				if tc.mesh != nil {
 					testkit.Mesh(tc.mesh...)(g)
 				}
-				g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather, v1alpha1.ReduceScatter, v1alpha1.AllToAll}
+				g.Spec.Benchmark.Collectives = []v1alpha1.Collective{v1alpha1.AllReduce, v1alpha1.AllGather,
+					v1alpha1.ReduceScatter, v1alpha1.AllToAll}
 			})
 			held := map[string]map[int32]string{} // by test: which node has a rank of the group
 			w.meddle = func() {
@@ -127,7 +135,8 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 						c := &s.Task.Communicators[i]
 						for k, device := range c.Devices {
 							if used[device] || int(device) >= tc.ranks || c.Ranks[k] >= c.WorldSize {
-								t.Fatalf("%s of %s: rank %d of %d on device %d", s.Task.ID, ct.Name, c.Ranks[k], c.WorldSize, device)
+								t.Fatalf("%s of %s: rank %d of %d on device %d",
+									s.Task.ID, ct.Name, c.Ranks[k], c.WorldSize, device)
 							}
 							used[device] = true
 							if w.test(s.Task.ID).Kind != v1alpha1.TestGroup {
@@ -136,7 +145,8 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 							if held[s.Task.ID] == nil {
 								held[s.Task.ID] = map[int32]string{}
 							}
-							if other := held[s.Task.ID][c.Ranks[k]]; other != "" && other != ct.Name || int(c.WorldSize) != tc.nodes*tc.ranks {
+							if other := held[s.Task.ID][c.Ranks[k]]; other != "" && other != ct.Name ||
+								int(c.WorldSize) != tc.nodes*tc.ranks {
 								t.Fatalf("rank %d of %d is of %s and of %s", c.Ranks[k], c.WorldSize, other, ct.Name)
 							}
 							held[s.Task.ID][c.Ranks[k]] = ct.Name
@@ -157,7 +167,8 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 				want = v1alpha1.VerdictInconclusive
 			}
 			if s.Verdict != want || len(s.Culprits) > 0 || len(s.Left) > 0 || int(s.Present) != tc.nodes {
-				t.Errorf("%s (%d members, left %v), culprits %v: %s", s.Verdict, s.Present, s.Left, s.Culprits, s.Message)
+				t.Errorf("%s (%d members, left %v), culprits %v: %s",
+					s.Verdict, s.Present, s.Left, s.Culprits, s.Message)
 			}
 			kinds := map[v1alpha1.TestKind]bool{}
 			for i := range s.Tests {
@@ -172,7 +183,8 @@ func TestGoodGroupsOfManyRanks(t *testing.T) {
 				t.Errorf("%d ranks of the group were given out, expected %d", len(held["group-1"]), tc.nodes*tc.ranks)
 			}
 			for i := range s.Results {
-				if r := &s.Results[i]; r.Dimension == judge.DimensionGroup && (int(r.Ranks) != tc.nodes*tc.ranks || int(r.Nodes) != tc.nodes) {
+				if r := &s.Results[i]; r.Dimension == judge.DimensionGroup &&
+					(int(r.Ranks) != tc.nodes*tc.ranks || int(r.Nodes) != tc.nodes) {
 					t.Errorf("a result of %d ranks over %d nodes", r.Ranks, r.Nodes)
 				}
 			}

@@ -85,11 +85,13 @@ func TestMinMembersHoldsInTheStage(t *testing.T) {
 			if tc.lose == v1alpha1.TestPairs && !tc.goes {
 				over = tc.nodes // what the group before the loss reached stays
 			}
-			if got := w.groupsFormed(); got != want || s.LeftSet != "1" || condition(w.group, v1alpha1.ConditionReady) == "True" {
+			if got := w.groupsFormed(); got != want || s.LeftSet != "1" ||
+				condition(w.group, v1alpha1.ConditionReady) == "True" {
 				t.Errorf("%d groups formed, want %d; left %q: %s\n%s", got, want, s.LeftSet, s.Message, w.tests())
 			}
 			least := max(2, int(tc.min))
-			if few := fmt.Sprintf("%d of %d members are left for a communicator, and it takes %d", tc.nodes-1, tc.nodes, least); strings.Contains(s.Message, few) == tc.goes {
+			if few := fmt.Sprintf("%d of %d members are left for a communicator, and it takes %d",
+				tc.nodes-1, tc.nodes, least); strings.Contains(s.Message, few) == tc.goes {
 				t.Errorf("%q, want %q there: %v", s.Message, few, !tc.goes)
 			}
 			if over == 0 != (len(s.Results) == 0) || over > 0 && int(s.Results[0].Nodes) != over {
@@ -116,10 +118,14 @@ func TestTooFewPassedAlone(t *testing.T) {
 		}
 		w.play()
 		s := w.span()
-		if few := minMembers == 4; pods == few || few != (s.Reason == v1alpha1.ReasonTooFewMembers && s.Verdict == v1alpha1.VerdictSkipped) {
-			t.Errorf("minMembers %d, 3 passed: pods of the stage %v; %s (%s): %s", minMembers, pods, s.Verdict, s.Reason, s.Message)
+		if few := minMembers == 4; pods == few ||
+			few != (s.Reason == v1alpha1.ReasonTooFewMembers && s.Verdict == v1alpha1.VerdictSkipped) {
+			t.Errorf("minMembers %d, 3 passed: pods of the stage %v; %s (%s): %s",
+				minMembers, pods, s.Verdict, s.Reason, s.Message)
 		}
-		if few := "3 of 4 nodes passed alone and it takes 4. Not passed: n00001 (WrongData). Mend those, or what the spec holds them against; a new run follows once they or the spec change, or "; minMembers == 4 && !strings.Contains(s.Message, few) {
+		if few := "3 of 4 nodes passed alone and it takes 4. Not passed: n00001 (WrongData). Mend those, or what " +
+			"the spec holds them against; a new run follows once they or the spec change, or "; minMembers == 4 &&
+			!strings.Contains(s.Message, few) {
 			t.Errorf("%q lacks %q", s.Message, few)
 		}
 	}
@@ -128,7 +134,8 @@ func TestTooFewPassedAlone(t *testing.T) {
 // TestANodeMadeAnewIsAnotherNode: one that was deleted and made again under its name is lost to the stage at once,
 // though the pod and the agent of the old one still answer; the next run is of the new one.
 func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
-	for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestPairs, v1alpha1.TestSearch, v1alpha1.TestMesh} {
+	for _, kind := range []v1alpha1.TestKind{"waiting", v1alpha1.TestGroup, v1alpha1.TestPairs, v1alpha1.TestSearch,
+		v1alpha1.TestMesh} {
 		t.Run(string(kind), func(t *testing.T) {
 			f := faults{}
 			if kind == v1alpha1.TestSearch {
@@ -152,10 +159,12 @@ func TestANodeMadeAnewIsAnotherNode(t *testing.T) {
 				w.at(kind, remake)
 			}
 			w.play()
-			if want := map[bool]string{true: v1alpha1.ReasonHangAcrossNodes, false: v1alpha1.ReasonMemberLost}[kind == v1alpha1.TestSearch]; left != "2" || reason != want {
+			if want := map[bool]string{true: v1alpha1.ReasonHangAcrossNodes,
+				false: v1alpha1.ReasonMemberLost}[kind == v1alpha1.TestSearch]; left != "2" || reason != want {
 				t.Errorf("one step after it was made anew, left is %q (%s), want 2 (%s)", left, reason, want)
 			}
-			if run := w.group.Status.Run; run.ID == first || run.Verdict != v1alpha1.VerdictPass || w.span().Members != 4 {
+			if run := w.group.Status.Run; run.ID == first || run.Verdict != v1alpha1.VerdictPass ||
+				w.span().Members != 4 {
 				t.Errorf("%+v", run)
 			}
 		})
@@ -198,7 +207,8 @@ func TestLossesAreToldApart(t *testing.T) {
 	disrupted := func(kind corev1.PodConditionType, reason string) func(*groupWorld) {
 		return func(w *groupWorld) {
 			pod := w.groupPod(w.nodes[3].Name)
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: "for team/job"})
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: "for team/job"})
 		}
 	}
 	for _, tc := range []struct {
@@ -210,17 +220,22 @@ func TestLossesAreToldApart(t *testing.T) {
 		want    string
 		blamed  bool
 	}{
-		{"preempted", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "higher priority", false},
-		{"drained", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
-		{"ended by Kueue", v1alpha1.TestGroup, disrupted(podstate.KueueTermination, "Preempted"), v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
+		{"preempted", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, corev1.PodReasonPreemptionByScheduler),
+			v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "higher priority", false},
+		{"drained", v1alpha1.TestGroup, disrupted(corev1.DisruptionTarget, "EvictionByEvictionAPI"),
+			v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "drain", false},
+		{"ended by Kueue", v1alpha1.TestGroup, disrupted(podstate.KueueTermination, "Preempted"),
+			v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Kueue ended it", false},
 		{"the agent's idle deadline", v1alpha1.TestGroup, func(w *groupWorld) {
 			s := w.commTask(w.nodes[3].Name).Status.Session
 			s.State, s.Message = v1alpha1.SessionEnded, "no task within the idle deadline of 600 s"
-		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "ended its session by itself: no task within the idle deadline", true},
+		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost,
+			"ended its session by itself: no task within the idle deadline", true},
 		{"the pod is being deleted", v1alpha1.TestGroup, func(w *groupWorld) {
 			w.groupPod(w.nodes[3].Name).DeletionTimestamp = decision.Stamp(w.now)
 		}, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "is being deleted", true},
-		{"the pod was deleted", v1alpha1.TestGroup, func(w *groupWorld) { w.losePod(3) }, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost, "was deleted during run", true},
+		{"the pod was deleted", v1alpha1.TestGroup, func(w *groupWorld) { w.losePod(3) }, v1alpha1.VerdictError,
+			v1alpha1.ReasonMemberLost, "was deleted during run", true},
 		{"never let out of the queue", "waiting", func(w *groupWorld) {
 			w.faults.neverReady = []int{3}
 			pod := w.groupPod(w.nodes[3].Name)
@@ -248,8 +263,10 @@ func TestLossesAreToldApart(t *testing.T) {
 			}
 			w.play()
 			s := w.span()
-			if s.Verdict != tc.verdict || s.Reason != tc.reason || !strings.Contains(s.Message, tc.want) || s.LeftSet != "3" || w.groupsFormed() == 0 {
-				t.Errorf("%s (%s), left %q, want %s (%s) with %q: %s\n%s", s.Verdict, s.Reason, s.LeftSet, tc.verdict, tc.reason, tc.want, s.Message, w.tests())
+			if s.Verdict != tc.verdict || s.Reason != tc.reason || !strings.Contains(s.Message, tc.want) ||
+				s.LeftSet != "3" || w.groupsFormed() == 0 {
+				t.Errorf("%s (%s), left %q, want %s (%s) with %q: %s\n%s",
+					s.Verdict, s.Reason, s.LeftSet, tc.verdict, tc.reason, tc.want, s.Message, w.tests())
 			}
 			if blamed := len(s.Culprits) > 0; blamed != tc.blamed {
 				t.Errorf("culprits %+v", s.Culprits)
@@ -267,14 +284,17 @@ func TestTheGroupIsNotFormedForEver(t *testing.T) {
 		if s == nil || len(s.Tests) == 0 {
 			return
 		}
-		if id := s.Tests[len(s.Tests)-1].ID; w.test(id).Kind == v1alpha1.TestGroup && !lost[id] && len(w.tasks[id]) > 0 {
+		if id := s.Tests[len(s.Tests)-1].ID; w.test(id).Kind == v1alpha1.TestGroup && !lost[id] &&
+			len(w.tasks[id]) > 0 {
 			lost[id] = true
 			w.losePod(len(lost))
 		}
 	}
 	w.play()
 	s := w.span()
-	if w.groupsFormed() != stage.MaxGroupTests || !strings.Contains(s.Message, fmt.Sprintf("formed %d times", stage.MaxGroupTests)) || s.Verdict != v1alpha1.VerdictError {
+	if w.groupsFormed() != stage.MaxGroupTests ||
+		!strings.Contains(s.Message, fmt.Sprintf("formed %d times", stage.MaxGroupTests)) ||
+		s.Verdict != v1alpha1.VerdictError {
 		t.Errorf("%d groups formed; %s: %s", w.groupsFormed(), s.Verdict, s.Message)
 	}
 }
@@ -317,7 +337,8 @@ func TestClocksApartAreTold(t *testing.T) {
 		}}, nil)
 		w.play()
 		told := slices.ContainsFunc(w.events, func(e decision.Event) bool {
-			return e.Reason == v1alpha1.ReasonClockSkew && strings.Contains(e.Note, w.nodes[2].Name) && !strings.Contains(e.Note, w.nodes[1].Name)
+			return e.Reason == v1alpha1.ReasonClockSkew && strings.Contains(e.Note, w.nodes[2].Name) &&
+				!strings.Contains(e.Note, w.nodes[1].Name)
 		})
 		if !told || w.span().Verdict != v1alpha1.VerdictPass {
 			t.Errorf("%s off: told %v, verdict %s", off, told, w.span().Verdict)
@@ -327,12 +348,15 @@ func TestClocksApartAreTold(t *testing.T) {
 
 // TestAMarkThatCannotBeJudgedIsNoPass: a threshold of the group for a transport that is not known.
 func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
-	for said, want := range map[string]v1alpha1.Verdict{"RDMA": v1alpha1.VerdictPass, "Unknown": v1alpha1.VerdictInconclusive} {
+	for said, want := range map[string]v1alpha1.Verdict{"RDMA": v1alpha1.VerdictPass,
+		"Unknown": v1alpha1.VerdictInconclusive} {
 		w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 			groupThreshold(30_000)(g)
 			g.Spec.Benchmark.Thresholds[0].Transport = judge.TransportRDMA
 		})
-		w.faults.report = func(_ int, ct *v1alpha1.CommTask) { ct.Status.Session.Task.Communicators[0].Transport = said }
+		w.faults.report = func(_ int, ct *v1alpha1.CommTask) {
+			ct.Status.Session.Task.Communicators[0].Transport = said
+		}
 		w.play()
 		if s := w.span(); s.Verdict != want {
 			t.Errorf("transport %s: %s (%s), want %s: %s", said, s.Verdict, s.Reason, want, s.Message)
@@ -343,7 +367,8 @@ func TestAMarkThatCannotBeJudgedIsNoPass(t *testing.T) {
 // TestADimensionMeetsItsThreshold: a mark for the ranks of a dimension fails it by name, with what was measured,
 // expected and the percent, and nobody is named for it.
 func TestADimensionMeetsItsThreshold(t *testing.T) {
-	for mark, want := range map[int64]v1alpha1.Verdict{goodMBps: v1alpha1.VerdictPass, goodMBps + 1: v1alpha1.VerdictFail} {
+	for mark, want := range map[int64]v1alpha1.Verdict{goodMBps: v1alpha1.VerdictPass,
+		goodMBps + 1: v1alpha1.VerdictFail} {
 		w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
 			testkit.Mesh("dp", 8, "tp", 8)(g)
 			groupThreshold(mark)(g)
@@ -355,9 +380,12 @@ func TestADimensionMeetsItsThreshold(t *testing.T) {
 		s := w.span()
 		at := slices.IndexFunc(s.Tests, func(x v1alpha1.SpanTest) bool { return x.Dimension == "dp" })
 		if at < 0 || s.Verdict != want || s.Tests[at].Verdict != want || len(s.Culprits) > 0 {
-			t.Fatalf("mark %d: %s (%s), culprits %+v: %s\n%s", mark, s.Verdict, s.Reason, s.Culprits, s.Message, w.tests())
+			t.Fatalf("mark %d: %s (%s), culprits %+v: %s\n%s",
+				mark, s.Verdict, s.Reason, s.Culprits, s.Message, w.tests())
 		}
-		if want == v1alpha1.VerdictFail && (s.Reason != v1alpha1.ReasonBelowThreshold || s.Tests[at].Reason != v1alpha1.ReasonBelowThreshold || !strings.Contains(s.Message, "dp") || !strings.Contains(s.Message, "99 %")) {
+		if want == v1alpha1.VerdictFail &&
+			(s.Reason != v1alpha1.ReasonBelowThreshold || s.Tests[at].Reason != v1alpha1.ReasonBelowThreshold ||
+				!strings.Contains(s.Message, "dp") || !strings.Contains(s.Message, "99 %")) {
 			t.Errorf("%s (%s), test %+v: %s", s.Verdict, s.Reason, s.Tests[at], s.Message)
 		}
 	}

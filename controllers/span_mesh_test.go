@@ -21,7 +21,8 @@ import (
 
 // marks says which nodes gating would mark as failed now, were it enforced.
 func (w *groupWorld) marks() map[string]string {
-	w.group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(100))}
+	w.group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction,
+		MaxPercent: ptr.To(int32(100))}
 	cfg := testConfig
 	cfg.PrivilegedNamespaces = []string{w.group.Namespace}
 	out := map[string]string{}
@@ -106,41 +107,67 @@ func TestOnlyGuiltyNodesAreMarked(t *testing.T) {
 			change: func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
 		{name: "TCP on all", nodes: 4, faults: faults{tcpNodes: []int{0, 1, 2, 3}},
 			change: func(g *state.Group) { g.Spec.Network.RequireTransport = v1alpha1.TransportRDMA }},
-		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8, faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestSearch, losing: 3, guilty: []int{5}},
-		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestGroup, losing: 3, guilty: []int{5}},
-		{name: "a node hangs, another one is never ready", nodes: 8, faults: faults{hangNodes: []int{5}, neverReady: []int{2}}, guilty: []int{5}},
-		{name: "a node hangs, another one lacks the interface", nodes: 8, guilty: []int{5}, faults: faults{hangNodes: []int{5}, quirk: func(n int, s *v1alpha1.SessionStatus) {
-			if n == 2 {
-				s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterfaceNotFound, "no such interface"
-			}
-		}}},
-		{name: "in the mesh a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{5}},
-		{name: "in the mesh a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3}},
-		{name: "in the mesh a rail hangs", nodes: 8, faults: faults{hangRails: [][2]int{{3, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3}},
-		{name: "in the mesh two rails are slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}, {6, 2}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3, 6}},
-		{name: "in the mesh a pair hangs", nodes: 8, faults: faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
-		{name: "in the mesh a node gives wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{4}},
-		{name: "in the mesh a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{4}},
-		{name: "in the mesh of three a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{5}},
-		{name: "in the mesh of three a node hangs", nodes: 8, faults: faults{hangNodes: []int{6}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{6}},
-		{name: "in the mesh of three two nodes hang", nodes: 8, faults: faults{hangNodes: []int{1, 6}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{1, 6}},
-		{name: "in the mesh and nowhere else a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, meshOnly: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
-		{name: "in the mesh and nowhere else a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
-		{name: "in the mesh and nowhere else a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, meshOnly: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
-		{name: "in the mesh and nowhere else two nodes are slow", nodes: 8, faults: faults{slowNodes: []int{1, 6}, meshOnly: true},
-			change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
-		{name: "in the mesh a node hangs, and nothing is searched for", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
-			change: func(g *state.Group) {
+		{name: "a node hangs, another one's pod is evicted in the search", nodes: 8,
+			faults: faults{hangNodes: []int{5}}, when: v1alpha1.TestSearch, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one's pod is evicted in the group", nodes: 8, faults: faults{hangNodes: []int{5}},
+			when: v1alpha1.TestGroup, losing: 3, guilty: []int{5}},
+		{name: "a node hangs, another one is never ready", nodes: 8,
+			faults: faults{hangNodes: []int{5}, neverReady: []int{2}}, guilty: []int{5}},
+		{name: "a node hangs, another one lacks the interface", nodes: 8, guilty: []int{5},
+			faults: faults{hangNodes: []int{5}, quirk: func(n int, s *v1alpha1.SessionStatus) {
+				if n == 2 {
+					s.State, s.Reason, s.Message = v1alpha1.SessionFailed, v1alpha1.ReasonInterfaceNotFound,
+						"no such interface"
+				}
+			}}},
+		{name: "in the mesh a node hangs", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh a rail is slow", nodes: 8, faults: faults{slowRails: [][2]int{{3, 5}}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3}},
+		{name: "in the mesh a rail hangs", nodes: 8, faults: faults{hangRails: [][2]int{{3, 5}}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3}},
+		{name: "in the mesh two rails are slow", nodes: 8,
+			faults: faults{slowRails: [][2]int{{3, 5}, {6, 2}}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{3, 6}},
+		{name: "in the mesh a pair hangs", nodes: 8, faults: faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh a node gives wrong data", nodes: 8, faults: faults{wrongNodes: []int{4}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{4}},
+		{name: "in the mesh a rank dies", nodes: 8, faults: faults{dieNodes: []int{4}, sideBySide: true},
+			change: testkit.Mesh("dp", 8, "tp", 8), guilty: []int{4}},
+		{name: "in the mesh of three a node is slow", nodes: 8, faults: faults{slowNodes: []int{5}, sideBySide: true},
+			change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{5}},
+		{name: "in the mesh of three a node hangs", nodes: 8, faults: faults{hangNodes: []int{6}, sideBySide: true},
+			change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8), guilty: []int{6}},
+		{name: "in the mesh of three two nodes hang", nodes: 8,
+			faults: faults{hangNodes: []int{1, 6}, sideBySide: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8),
+			guilty: []int{1, 6}},
+		{name: "in the mesh and nowhere else a node hangs", nodes: 8,
+			faults: faults{hangNodes: []int{5}, meshOnly: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh and nowhere else a rail is slow", nodes: 8,
+			faults: faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, change: testkit.Mesh("dp", 8, "tp", 8)},
+		{name: "in the mesh and nowhere else a node is slow", nodes: 8,
+			faults: faults{slowNodes: []int{5}, meshOnly: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
+		{name: "in the mesh and nowhere else two nodes are slow", nodes: 8,
+			faults: faults{slowNodes: []int{1, 6}, meshOnly: true}, change: testkit.Mesh("pp", 2, "dp", 4, "tp", 8)},
+		{name: "in the mesh a node hangs, and nothing is searched for", nodes: 8,
+			faults: faults{hangNodes: []int{5}, sideBySide: true}, change: func(g *state.Group) {
 				testkit.Mesh("dp", 8, "tp", 8)(g)
 				g.Spec.Localization.Mode = v1alpha1.LocalizationOff
 			}},
-		{name: "in the mesh over node borders a node hangs", nodes: 6, faults: faults{hangNodes: []int{2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
-		{name: "in the mesh over node borders, nowhere else, a rail hangs", nodes: 6, faults: faults{hangRails: [][2]int{{2, 3}}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
-		{name: "in the mesh over node borders, nowhere else, two nodes hang", nodes: 6, faults: faults{hangNodes: []int{0, 2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
-		{name: "in the mesh of two a rail is slow", nodes: 2, faults: faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 2, "tp", 8)},
-		{name: "a pod is evicted in the mesh", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), when: v1alpha1.TestMesh, losing: 3},
-		{name: "in the mesh a node hangs, another one's pod is evicted in its search", nodes: 8, faults: faults{hangNodes: []int{5}, sideBySide: true},
-			change: testkit.Mesh("dp", 8, "tp", 8), when: v1alpha1.TestSearch, losing: 3},
+		{name: "in the mesh over node borders a node hangs", nodes: 6,
+			faults: faults{hangNodes: []int{2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh over node borders, nowhere else, a rail hangs", nodes: 6,
+			faults: faults{hangRails: [][2]int{{2, 3}}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh over node borders, nowhere else, two nodes hang", nodes: 6,
+			faults: faults{hangNodes: []int{0, 2}, meshOnly: true}, change: testkit.Mesh("dp", 4, "tp", 12)},
+		{name: "in the mesh of two a rail is slow", nodes: 2,
+			faults: faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, change: testkit.Mesh("dp", 2, "tp", 8)},
+		{name: "a pod is evicted in the mesh", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8),
+			when: v1alpha1.TestMesh, losing: 3},
+		{name: "in the mesh a node hangs, another one's pod is evicted in its search", nodes: 8,
+			faults: faults{hangNodes: []int{5}, sideBySide: true}, change: testkit.Mesh("dp", 8, "tp", 8),
+			when: v1alpha1.TestSearch, losing: 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
@@ -169,8 +196,10 @@ func TestMeshFaults(t *testing.T) {
 		want   string
 		gpus   string
 	}{
-		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonSlowCommunicator, "dp/5", "They take GPUs 5 of their nodes only."},
-		{"a rail hangs", faults{hangRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/5", "They take GPUs 5 of their nodes only."},
+		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonSlowCommunicator, "dp/5",
+			"They take GPUs 5 of their nodes only."},
+		{"a rail hangs", faults{hangRails: [][2]int{{3, 5}}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/5",
+			"They take GPUs 5 of their nodes only."},
 		{"a node hangs", faults{hangNodes: []int{3}, meshOnly: true}, v1alpha1.ReasonHangAcrossNodes, "dp/0-7", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -178,10 +207,12 @@ func TestMeshFaults(t *testing.T) {
 			w.play()
 			s := w.span()
 			w.log(t)
-			if s.Verdict != v1alpha1.VerdictFail || s.Reason != tc.reason || len(s.Culprits) != 1 || s.Culprits[0].Name != tc.want || s.Culprits[0].Node != "" {
+			if s.Verdict != v1alpha1.VerdictFail || s.Reason != tc.reason || len(s.Culprits) != 1 ||
+				s.Culprits[0].Name != tc.want || s.Culprits[0].Node != "" {
 				t.Errorf("%s (%s) %s, culprits %+v", s.Verdict, s.Reason, s.Message, s.Culprits)
 			}
-			if told := s.Culprits[0].Message; !strings.Contains(told, tc.gpus) || strings.Contains(told, "They take GPUs") != (tc.gpus != "") {
+			if told := s.Culprits[0].Message; !strings.Contains(told, tc.gpus) ||
+				strings.Contains(told, "They take GPUs") != (tc.gpus != "") {
 				t.Errorf("%q, want that it says %q", told, tc.gpus)
 			}
 			if l := s.Localization; l == nil || l.Rounds == 0 || l.State != v1alpha1.LocalizationNotFound {
@@ -211,7 +242,8 @@ func TestMeshTellsTheCommonNode(t *testing.T) {
 			w.play()
 			w.log(t)
 			s := w.span()
-			if told := strings.Contains(s.Message, "Look first at"); told != (tc.told != "") || !strings.Contains(s.Message, tc.told) {
+			if told := strings.Contains(s.Message, "Look first at"); told != (tc.told != "") ||
+				!strings.Contains(s.Message, tc.told) {
 				t.Errorf("%s", s.Message)
 			}
 			if slices.ContainsFunc(s.Culprits, func(c v1alpha1.Culprit) bool { return c.Node != "" }) {
@@ -231,10 +263,14 @@ func TestMeshCulpritsAreNamed(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8), []string{"GPU 3/0000:a5:00.0"}, v1alpha1.ReasonSlowRail},
-		{"a node hangs", faults{hangNodes: []int{3}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8), []string{"Node 3"}, v1alpha1.ReasonHangAcrossNodes},
-		{"a pair hangs", faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8), []string{"Pair 1<->6"}, v1alpha1.ReasonHangAcrossNodes},
-		{"a node of three dimensions is slow", faults{slowNodes: []int{5}, sideBySide: true}, testkit.Mesh("pp", 2, "dp", 4, "tp", 8), []string{"Node 5"}, v1alpha1.ReasonSlowNode},
+		{"a rail is slow", faults{slowRails: [][2]int{{3, 5}}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8),
+			[]string{"GPU 3/0000:a5:00.0"}, v1alpha1.ReasonSlowRail},
+		{"a node hangs", faults{hangNodes: []int{3}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8),
+			[]string{"Node 3"}, v1alpha1.ReasonHangAcrossNodes},
+		{"a pair hangs", faults{hangPairs: [][2]int{{1, 6}}, sideBySide: true}, testkit.Mesh("dp", 8, "tp", 8),
+			[]string{"Pair 1<->6"}, v1alpha1.ReasonHangAcrossNodes},
+		{"a node of three dimensions is slow", faults{slowNodes: []int{5}, sideBySide: true},
+			testkit.Mesh("pp", 2, "dp", 4, "tp", 8), []string{"Node 5"}, v1alpha1.ReasonSlowNode},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, tc.faults, tc.change)
@@ -266,15 +302,22 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 		want   []string
 		tests  int
 	}{
-		{name: "good", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), want: []string{"2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a member is lost before", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestGroup, want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
-		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestGroup, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a culprit is left out, and the mesh fits the rest", nodes: 9, faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
+		{name: "good", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8),
+			want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a member is lost before", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestGroup,
+			want: []string{"The mesh was not measured", "64 ranks", "have 56"}},
+		{name: "a member is lost before, and the mesh fits the rest", nodes: 9, change: testkit.Mesh("dp", 8, "tp", 8),
+			lose: v1alpha1.TestGroup, want: []string{"2 dimensions of the mesh measured."}, tests: 2},
+		{name: "a culprit is left out, and the mesh fits the rest", nodes: 9,
+			faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
 			want: []string{"Without n00004", "2 dimensions of the mesh measured."}, tests: 2},
-		{name: "a culprit is left out, and the mesh does not fit the rest", nodes: 8, faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
+		{name: "a culprit is left out, and the mesh does not fit the rest", nodes: 8,
+			faults: faults{hangNodes: []int{4}}, change: testkit.Mesh("dp", 8, "tp", 8),
 			want: []string{"Without n00004", "The mesh was not measured", "have 56"}},
-		{name: "a member is lost within", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestMesh, want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
-		{name: "one communicator alone", nodes: 8, change: testkit.Mesh("dp", 64), want: []string{"1 dimension of the mesh measured; in dp not all speeds were compared"}, tests: 1},
+		{name: "a member is lost within", nodes: 8, change: testkit.Mesh("dp", 8, "tp", 8), lose: v1alpha1.TestMesh,
+			want: []string{"fell out while the mesh was measured", "The mesh was not measured"}},
+		{name: "one communicator alone", nodes: 8, change: testkit.Mesh("dp", 64),
+			want: []string{"1 dimension of the mesh measured; in dp not all speeds were compared"}, tests: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, tc.faults, tc.change)
@@ -304,9 +347,11 @@ func TestMeshIsToldAsItWasMeasured(t *testing.T) {
 // TestCommunicatorsOfFewNodesAreCompared: it takes several communicators, not several members.
 func TestCommunicatorsOfFewNodesAreCompared(t *testing.T) {
 	for _, nodes := range []int{2, 3} {
-		w := newGroupWorld(t, nodes, faults{slowRails: [][2]int{{1, 5}}, sideBySide: true}, testkit.Mesh("dp", nodes, "tp", 8))
+		w := newGroupWorld(t, nodes, faults{slowRails: [][2]int{{1, 5}}, sideBySide: true},
+			testkit.Mesh("dp", nodes, "tp", 8))
 		w.play()
-		if s := w.span(); s.Verdict != v1alpha1.VerdictFail || !strings.Contains(fmt.Sprint(s.Message, s.Culprits), "dp/5") {
+		if s := w.span(); s.Verdict != v1alpha1.VerdictFail ||
+			!strings.Contains(fmt.Sprint(s.Message, s.Culprits), "dp/5") {
 			t.Errorf("%d nodes: %s (%s) %s", nodes, s.Verdict, s.Reason, s.Message)
 		}
 	}
@@ -360,7 +405,9 @@ func TestRandomMeshFaults(t *testing.T) {
 					t.Errorf("node %s is marked, guilty are %v", name, slices.Sorted(maps.Keys(guilty)))
 				}
 			}
-			bad := slices.ContainsFunc(w.span().Tests, func(one v1alpha1.SpanTest) bool { return one.Verdict == v1alpha1.VerdictFail })
+			bad := slices.ContainsFunc(w.span().Tests, func(one v1alpha1.SpanTest) bool {
+				return one.Verdict == v1alpha1.VerdictFail
+			})
 			if bad && w.span().Verdict == v1alpha1.VerdictPass {
 				t.Error("it passed with a test that failed")
 			}
@@ -398,7 +445,8 @@ func playLosing(t *testing.T, lost int, f faults, change func(*state.Group)) (st
 		}
 		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && w.alive() == 0 {
 			s := w.span()
-			return fmt.Sprint(s.Verdict, " ", s.Reason, " ", w.culprits(), " ", condition(w.group, v1alpha1.ConditionReady), " ", w.marks()), writes
+			return fmt.Sprint(s.Verdict, " ", s.Reason, " ", w.culprits(), " ",
+				condition(w.group, v1alpha1.ConditionReady), " ", w.marks()), writes
 		}
 		w.now = w.now.Add(time.Second)
 		w.reportFacts()
@@ -433,7 +481,8 @@ func TestALostWriteChangesNoVerdictOfAMesh(t *testing.T) {
 func TestMeshOfOnesDoesNotFit(t *testing.T) {
 	w := newGroupWorld(t, 4, faults{}, testkit.Mesh("dp", 1, "tp", 1))
 	w.play()
-	if s := w.span(); s.Verdict != v1alpha1.VerdictInconclusive || s.Reason != v1alpha1.ReasonMeshMismatch || !strings.Contains(s.Message, "dp: 1, tp: 1 is 1 ranks, and the members that are present have 32") {
+	if s := w.span(); s.Verdict != v1alpha1.VerdictInconclusive || s.Reason != v1alpha1.ReasonMeshMismatch ||
+		!strings.Contains(s.Message, "dp: 1, tp: 1 is 1 ranks, and the members that are present have 32") {
 		t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 	}
 }
@@ -474,7 +523,8 @@ func TestDimensionNamedGroup(t *testing.T) {
 			t.Errorf("results of %s over %d ranks", r.Dimension, r.Ranks)
 		}
 	}
-	if s := w.span(); len(s.Results) == 0 || s.Reason != v1alpha1.ReasonMeshMismatch || !strings.Contains(s.Message, "give it another name") {
+	if s := w.span(); len(s.Results) == 0 || s.Reason != v1alpha1.ReasonMeshMismatch ||
+		!strings.Contains(s.Message, "give it another name") {
 		t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 	}
 }

@@ -28,12 +28,14 @@ func TestMixedFaultsKeepTheirReasons(t *testing.T) {
 			}
 			for _, c := range s.Culprits {
 				accused := w.accused(&c)
-				slow := slices.Contains([]string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowRail}, c.Reason)
+				slow := slices.Contains([]string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowPair,
+					v1alpha1.ReasonSlowRail}, c.Reason)
 				switch {
 				case !is(accused, func(string) bool { return true }):
 					t.Errorf("%s %s is good: %s", c.Kind, c.Name, c.Message)
 				case slow && !is(accused, func(kind string) bool { return kind == "slow" }),
-					!slow && stage.VerdictOf(c.Reason) == v1alpha1.VerdictFail && !is(accused, func(kind string) bool { return kind != "slow" }):
+					!slow && stage.VerdictOf(c.Reason) == v1alpha1.VerdictFail &&
+						!is(accused, func(kind string) bool { return kind != "slow" }):
 					t.Errorf("%v is called %s: %s", accused, c.Reason, c.Message)
 				}
 			}

@@ -17,7 +17,8 @@ func TestNoFigureIsNoGoodTest(t *testing.T) {
 		{"no test over fewer nodes", func(task string, _ int) bool {
 			return strings.HasPrefix(task, "localize") || strings.HasPrefix(task, "screen")
 		}},
-		{"one pair of each round", func(task string, node int) bool { return strings.HasPrefix(task, "screen") && node == 8 }},
+		{"one pair of each round",
+			func(task string, node int) bool { return strings.HasPrefix(task, "screen") && node == 8 }},
 		{"no test of the search", func(task string, _ int) bool { return strings.HasPrefix(task, "localize") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -41,7 +42,8 @@ func TestNoFigureIsNoGoodTest(t *testing.T) {
 				}
 			}
 			for i := range s.Tests {
-				if x := &s.Tests[i]; strings.HasPrefix(x.ID, "localize") && x.Verdict == v1alpha1.VerdictPass && x.BusBandwidthMBps == nil {
+				if x := &s.Tests[i]; strings.HasPrefix(x.ID, "localize") && x.Verdict == v1alpha1.VerdictPass &&
+					x.BusBandwidthMBps == nil {
 					t.Errorf("test %s of %s is good without a figure", x.ID, x.Set)
 				}
 			}

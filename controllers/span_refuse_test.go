@@ -23,15 +23,20 @@ func TestRefusalsAreJudgedTogether(t *testing.T) {
 		present int32
 		says    string
 	}{
-		{name: "all", reason: v1alpha1.ReasonInterfaceNotFound, refuse: all, says: "4 of 4 members cannot take part for the same reason, so look at what they share, spec.network"},
-		{name: "all, and it takes all", reason: v1alpha1.ReasonHCANotFound, refuse: all, says: "4 of 4 members cannot take part",
-			change: func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
-		{name: "all but one", reason: v1alpha1.ReasonNoAddressOfFamily, refuse: []int{1, 2, 3}, present: 1, says: "3 of 4 members cannot take part"},
-		{name: "all but one, which is never ready", reason: v1alpha1.ReasonNoAddressOfFamily, refuse: []int{1, 2, 3}, faults: faults{neverReady: []int{0}},
-			present: 1, says: "3 of 4 members cannot take part"},
-		{name: "half", reason: v1alpha1.ReasonInterfaceNotFound, refuse: []int{1, 2}, named: []string{"Node 1", "Node 2"}, present: 2, says: "Node n00001 cannot take part: no such interface"},
-		{name: "one", reason: v1alpha1.ReasonInterfaceNotFound, refuse: []int{2}, named: []string{"Node 2"}, present: 3, says: "cannot take part: no such interface"},
-		{name: "what is each node's own", reason: v1alpha1.ReasonRankDied, refuse: all, named: []string{"Node 0", "Node 1", "Node 2", "Node 3"}, says: "cannot take part"},
+		{name: "all", reason: v1alpha1.ReasonInterfaceNotFound, refuse: all,
+			says: "4 of 4 members cannot take part for the same reason, so look at what they share, spec.network"},
+		{name: "all, and it takes all", reason: v1alpha1.ReasonHCANotFound, refuse: all,
+			says: "4 of 4 members cannot take part", change: func(g *state.Group) { g.Spec.Members.MinMembers = 4 }},
+		{name: "all but one", reason: v1alpha1.ReasonNoAddressOfFamily, refuse: []int{1, 2, 3}, present: 1,
+			says: "3 of 4 members cannot take part"},
+		{name: "all but one, which is never ready", reason: v1alpha1.ReasonNoAddressOfFamily, refuse: []int{1, 2, 3},
+			faults: faults{neverReady: []int{0}}, present: 1, says: "3 of 4 members cannot take part"},
+		{name: "half", reason: v1alpha1.ReasonInterfaceNotFound, refuse: []int{1, 2},
+			named: []string{"Node 1", "Node 2"}, present: 2, says: "Node n00001 cannot take part: no such interface"},
+		{name: "one", reason: v1alpha1.ReasonInterfaceNotFound, refuse: []int{2}, named: []string{"Node 2"}, present: 3,
+			says: "cannot take part: no such interface"},
+		{name: "what is each node's own", reason: v1alpha1.ReasonRankDied, refuse: all,
+			named: []string{"Node 0", "Node 1", "Node 2", "Node 3"}, says: "cannot take part"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, asked := tc.faults, make(map[int]int)
@@ -52,7 +57,8 @@ func TestRefusalsAreJudgedTogether(t *testing.T) {
 				t.Errorf("culprits %s, want %s", got, want)
 			}
 			if s.Present != tc.present || !strings.Contains(s.Message, tc.says) {
-				t.Errorf("%s (%s), %d present, want %d and %q: %s", s.Verdict, s.Reason, s.Present, tc.present, tc.says, s.Message)
+				t.Errorf("%s (%s), %d present, want %d and %q: %s",
+					s.Verdict, s.Reason, s.Present, tc.present, tc.says, s.Message)
 			}
 			if tc.present < 2 && (s.Verdict == v1alpha1.VerdictPass || s.Reason != tc.reason) {
 				t.Errorf("%s (%s), want the reason %s", s.Verdict, s.Reason, tc.reason)

@@ -38,20 +38,23 @@ func TestRepeatsOverNodes(t *testing.T) {
 		if n := strings.Count(w.tests(), "group-"); n != 2 { // with the culprit and without
 			t.Errorf("repeats %d: %d tests of the group: %s", repeats, n, w.tests())
 		}
-		for kind, n := range map[v1alpha1.TestKind]int32{v1alpha1.TestGroup: want, v1alpha1.TestMesh: want, v1alpha1.TestSearch: 0} {
+		for kind, n := range map[v1alpha1.TestKind]int32{v1alpha1.TestGroup: want, v1alpha1.TestMesh: want,
+			v1alpha1.TestSearch: 0} {
 			if repeats, there := got[kind]; !there || repeats != n {
 				t.Errorf("a task of kind %s has %d repeats (there: %v), expected %d", kind, repeats, there, n)
 			}
 		}
 		b, run := &w.group.Spec.Benchmark, &w.group.Spec.Run
-		once := int32(len(b.Collectives)*len(b.Datatypes)*max(1, len(b.Placements))*len(runplan.Sizes(b))) * run.StepDeadlineSeconds
+		once := int32(len(b.Collectives)*len(b.Datatypes)*max(1, len(b.Placements))*len(runplan.Sizes(b))) *
+			run.StepDeadlineSeconds
 		if limit := limits[v1alpha1.TestGroup] - run.InitDeadlineSeconds; limit != once*max(1, want) {
 			t.Errorf("repeats %d: %d s for a task that takes %d s once", repeats, limit, once)
 		}
 		for i := range s.Results {
 			r := &s.Results[i]
 			if r.Repeats != want || len(r.SpreadPercent) != len(r.SizeBytes)*int(min(want, 1)) {
-				t.Errorf("repeats %d: %s %s tells of %d and of spreads %v", repeats, r.Dimension, r.Collective, r.Repeats, r.SpreadPercent)
+				t.Errorf("repeats %d: %s %s tells of %d and of spreads %v",
+					repeats, r.Dimension, r.Collective, r.Repeats, r.SpreadPercent)
 			}
 		}
 	}
@@ -81,16 +84,19 @@ func TestRepeatsAreTold(t *testing.T) {
 			g.Spec.Benchmark.Repeats = tc.repeats
 			b := &g.Spec.Benchmark
 			sizes := runplan.Sizes(b)
-			b.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: b.Collectives[0], Datatype: b.Datatypes[0], SizeBytes: sizes[len(sizes)-1], MinBusBandwidthMBps: ptr.To(int64(1))}}
+			b.Thresholds = []v1alpha1.Threshold{{Span: v1alpha1.SpanGroup, Collective: b.Collectives[0],
+				Datatype: b.Datatypes[0], SizeBytes: sizes[len(sizes)-1], MinBusBandwidthMBps: ptr.To(int64(1))}}
 		})
 		w.play()
 		s := w.span()
-		if s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, "repeats") != (tc.words != "") || !strings.Contains(s.Message, tc.words) {
+		if s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, "repeats") != (tc.words != "") ||
+			!strings.Contains(s.Message, tc.words) {
 			t.Errorf("%s: %s: %s", name, s.Verdict, s.Message)
 		}
 		told := false
 		for _, c := range w.group.Status.Checks {
-			told = told || strings.Contains(c.Measurement, "; 3 repeats") && c.Node == "" && strings.Contains(c.Measurement, "% apart") != tc.cut
+			told = told || strings.Contains(c.Measurement, "; 3 repeats") && c.Node == "" &&
+				strings.Contains(c.Measurement, "% apart") != tc.cut
 		}
 		if told != (tc.repeats > 1) {
 			t.Errorf("%s: checks %+v", name, w.group.Status.Checks)
@@ -107,7 +113,8 @@ func TestRepeatsThatAreMissingAreNoPass(t *testing.T) {
 			}
 		}}, func(g *state.Group) { g.Spec.Benchmark.Repeats = 3 })
 		w.play()
-		if s := w.span(); s.Verdict == v1alpha1.VerdictPass || w.group.Status.Run.Verdict == v1alpha1.VerdictPass || !strings.Contains(s.Message, "3 repeats") {
+		if s := w.span(); s.Verdict == v1alpha1.VerdictPass || w.group.Status.Run.Verdict == v1alpha1.VerdictPass ||
+			!strings.Contains(s.Message, "3 repeats") {
 			t.Errorf("%d of 3 repeats: %s, run %s: %s", done, s.Verdict, w.group.Status.Run.Verdict, s.Message)
 		}
 	}

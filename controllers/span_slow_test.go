@@ -29,7 +29,8 @@ func (w *groupWorld) goodPairWas() bool {
 		}
 		for _, pair := range stage.PairsOf(set, int(t.Round)) {
 			slow := func(p [2]int) bool { return p == [2]int{pair[0], pair[1]} }
-			if !slices.Contains(w.faults.slowNodes, pair[0]) && !slices.Contains(w.faults.slowNodes, pair[1]) && !slices.ContainsFunc(w.faults.slowPairs, slow) {
+			if !slices.Contains(w.faults.slowNodes, pair[0]) && !slices.Contains(w.faults.slowNodes, pair[1]) &&
+				!slices.ContainsFunc(w.faults.slowPairs, slow) {
 				return true
 			}
 		}
@@ -70,7 +71,8 @@ func (w *groupWorld) checkSlow(t *testing.T, marked bool) {
 		t.Errorf("passes under a mark that is not met: %s", text)
 	case w.goodPairWas():
 		t.Errorf("passes although good and slow pairs were measured: %s", text)
-	case !strings.Contains(text, judge.SpeedNotJudged) && !strings.Contains(text, "What slows all members would not show"):
+	case !strings.Contains(text, judge.SpeedNotJudged) &&
+		!strings.Contains(text, "What slows all members would not show"):
 		t.Errorf("passes and does not say what its speed was held against: %s", text)
 	}
 	if t.Failed() {
@@ -102,15 +104,16 @@ func TestSlowFaultsNeverPassAsAlike(t *testing.T) {
 		}
 		for i, f := range all {
 			for _, marked := range testenv.Draws([]bool{i%2 == 0}, []bool{false, true}) {
-				t.Run(fmt.Sprintf("%d members, nodes %v, pairs %v, marked %v", n, f.slowNodes, f.slowPairs, marked), func(t *testing.T) {
-					var change func(*state.Group)
-					if marked {
-						change = groupThreshold(30_000)
-					}
-					w := newGroupWorld(t, n, f, change)
-					w.play()
-					w.checkSlow(t, marked)
-				})
+				t.Run(fmt.Sprintf("%d members, nodes %v, pairs %v, marked %v", n, f.slowNodes, f.slowPairs, marked),
+					func(t *testing.T) {
+						var change func(*state.Group)
+						if marked {
+							change = groupThreshold(30_000)
+						}
+						w := newGroupWorld(t, n, f, change)
+						w.play()
+						w.checkSlow(t, marked)
+					})
 			}
 		}
 	}
@@ -141,12 +144,15 @@ func TestSlowOnesAreNamed(t *testing.T) {
 		{nodes: 4, faults: faults{slowNodes: []int{0, 1}}, culprits: []string{"Node 0", "Node 1"}},
 		{nodes: 4, faults: faults{slowNodes: []int{0, 2}}, culprits: []string{"Node 0", "Node 2"}},
 		{nodes: 5, faults: faults{slowPairs: [][2]int{{0, 4}}}, culprits: []string{"Pair 0<->4"}},
-		{nodes: 6, faults: faults{slowNodes: []int{0, 1, 2, 3}}, culprits: []string{"Node 0", "Node 1", "Node 2", "Node 3"}},
+		{nodes: 6, faults: faults{slowNodes: []int{0, 1, 2, 3}},
+			culprits: []string{"Node 0", "Node 1", "Node 2", "Node 3"}},
 		{nodes: 6, faults: faults{slowNodes: []int{0, 3}}, culprits: []string{"Node 0", "Node 3"}},
 		{nodes: 7, faults: faults{slowPairs: [][2]int{{0, 6}}}, culprits: []string{"Pair 0<->6"}},
 		{nodes: 8, faults: faults{slowNodes: []int{0, 3, 5}}, culprits: []string{"Node 0", "Node 3", "Node 5"}},
-		{nodes: 8, faults: faults{slowNodes: []int{0, 1, 2, 3}}, culprits: []string{"Node 0", "Node 1", "Node 2", "Node 3"}},
-		{nodes: 16, faults: faults{slowNodes: []int{0, 1, 2, 3, 4, 5, 6, 7, 8}}, culprits: []string{"Node 0", "Node 1", "Node 2", "Node 3", "Node 4", "Node 5", "Node 6", "Node 7", "Node 8"}},
+		{nodes: 8, faults: faults{slowNodes: []int{0, 1, 2, 3}},
+			culprits: []string{"Node 0", "Node 1", "Node 2", "Node 3"}},
+		{nodes: 16, faults: faults{slowNodes: []int{0, 1, 2, 3, 4, 5, 6, 7, 8}}, culprits: []string{"Node 0", "Node 1",
+			"Node 2", "Node 3", "Node 4", "Node 5", "Node 6", "Node 7", "Node 8"}},
 		{nodes: 16, faults: faults{slowPairs: [][2]int{{2, 9}}}, culprits: []string{"Pair 2<->9"}},
 	} {
 		t.Run(fmt.Sprintf("%d members, %+v", tc.nodes, tc.faults), func(t *testing.T) {
@@ -179,11 +185,13 @@ func TestSpeedThatWasNotJudgedIsSaid(t *testing.T) {
 		change func(*state.Group)
 		said   bool
 	}{
-		"two members":      {nodes: 2, said: true},
-		"localization Off": {nodes: 8, said: true, change: func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
-		"percent 0":        {nodes: 8, said: true, change: func(g *state.Group) { g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(0)) }},
-		"pairs":            {nodes: 8},
-		"a mark is met":    {nodes: 2, change: groupThreshold(30_000)},
+		"two members": {nodes: 2, said: true},
+		"localization Off": {nodes: 8, said: true,
+			change: func(g *state.Group) { g.Spec.Localization.Mode = v1alpha1.LocalizationOff }},
+		"percent 0": {nodes: 8, said: true,
+			change: func(g *state.Group) { g.Spec.Benchmark.NodeMinPercentOfMedian = ptr.To(int32(0)) }},
+		"pairs":         {nodes: 8},
+		"a mark is met": {nodes: 2, change: groupThreshold(30_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGroupWorld(t, tc.nodes, faults{}, tc.change)
@@ -194,7 +202,9 @@ func TestSpeedThatWasNotJudgedIsSaid(t *testing.T) {
 					message = c.Message
 				}
 			}
-			if s := w.span(); s.Verdict != v1alpha1.VerdictPass || strings.Contains(s.Message, judge.SpeedNotJudged) != tc.said || strings.Contains(message, judge.SpeedNotJudged) != tc.said {
+			if s := w.span(); s.Verdict != v1alpha1.VerdictPass ||
+				strings.Contains(s.Message, judge.SpeedNotJudged) != tc.said ||
+				strings.Contains(message, judge.SpeedNotJudged) != tc.said {
 				t.Errorf("said, want %v: %s %s\n%s", tc.said, s.Verdict, s.Message, message)
 			}
 		})
@@ -279,7 +289,8 @@ func TestTestsAreCountedOnce(t *testing.T) {
 		faults faults
 	}{
 		{many, faults{hangPairs: [][2]int{{3, many - 20}, {40, many / 2}}}},
-		{232, faults{hangNodes: []int{1, 13, 25, 37, 49, 61, 73, 85, 97, 109, 121, 133, 145, 157, 169, 181, 193, 205, 217, 229}}},
+		{232, faults{hangNodes: []int{1, 13, 25, 37, 49, 61, 73, 85, 97, 109, 121, 133, 145, 157, 169, 181,
+			193, 205, 217, 229}}},
 	} {
 		w := newGroupWorld(t, tc.nodes, tc.faults, func(g *state.Group) {
 			g.Spec.Run.NodeDeadlineSeconds, g.Spec.Localization.DeadlineSeconds = 86400, 86400
@@ -287,7 +298,8 @@ func TestTestsAreCountedOnce(t *testing.T) {
 		w.play()
 		s := w.span()
 		t.Logf("%d tests, culprits %v, %+v", len(s.Tests), w.culprits(), s.Localization)
-		if s.Localization.State == v1alpha1.LocalizationOutOfBounds && len(s.Tests) < stage.MaxTests-2*stage.TestsReserve {
+		if s.Localization.State == v1alpha1.LocalizationOutOfBounds &&
+			len(s.Tests) < stage.MaxTests-2*stage.TestsReserve {
 			t.Errorf("out of bounds with %d tests of %d", len(s.Tests), stage.MaxTests)
 		}
 		if len(s.Culprits) == 0 {
@@ -329,7 +341,8 @@ func TestSlowWithNoise(t *testing.T) {
 			}
 		}
 		if named < min(len(slow), stage.MaxCulprits) {
-			t.Errorf("seed %d, %d members, slow %v: %v: %s\n%s", seed, n, slow, w.culprits(), w.span().Message, w.tests())
+			t.Errorf("seed %d, %d members, slow %v: %v: %s\n%s",
+				seed, n, slow, w.culprits(), w.span().Message, w.tests())
 		}
 	}
 }
@@ -341,7 +354,9 @@ func TestManySlowPairsAreAllKept(t *testing.T) {
 		for i := 0; i < n/4; i++ {
 			slow = append(slow, i*4)
 		}
-		w := newGroupWorld(t, n, faults{slowNodes: slow}, func(g *state.Group) { g.Spec.Run.NodeDeadlineSeconds = 86400 })
+		w := newGroupWorld(t, n, faults{slowNodes: slow}, func(g *state.Group) {
+			g.Spec.Run.NodeDeadlineSeconds = 86400
+		})
 		checked := false
 		w.meddle = func() {
 			s := w.span()
@@ -383,7 +398,8 @@ func TestWordsOfCulprits(t *testing.T) {
 	w := newGroupWorld(t, 8, faults{slowPairs: [][2]int{{2, 3}}}, nil)
 	w.play()
 	for _, want := range []string{"one of the two of", "12 pairs in 3 rounds", "25 %"} {
-		if text := w.span().Message + w.span().Localization.Message + fmt.Sprint(w.span().Culprits); !strings.Contains(text, want) {
+		if text := w.span().Message + w.span().Localization.Message +
+			fmt.Sprint(w.span().Culprits); !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
@@ -393,7 +409,8 @@ func TestWordsOfCulprits(t *testing.T) {
 	if got := clip.Sentences("One sentence is here. Another one follows.", 30); got != "One sentence is here." {
 		t.Errorf("clip gives %q", got)
 	}
-	for _, text := range []string{strings.Repeat("é", 50), strings.Repeat("a b", 30), strings.Repeat("no end ", 20), "Short."} {
+	for _, text := range []string{strings.Repeat("é", 50), strings.Repeat("a b", 30),
+		strings.Repeat("no end ", 20), "Short."} {
 		for limit := 8; limit < 60; limit++ {
 			if got := clip.Sentences(text, limit); len(got) > limit || !utf8.ValidString(got) {
 				t.Fatalf("clip to %d gives %q", limit, got)

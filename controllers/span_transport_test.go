@@ -26,18 +26,30 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 		culprits  []string
 		transport string
 	}{
-		{"all fall back", "TCP", []int{0, 1, 2, 3, 4, 5, 6, 7}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, nil, judge.TransportMixed},
-		{"one falls back", "TCP", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, judge.TransportMixed},
-		{"one falls back in most", "TCP", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, judge.TransportMixed},
-		{"one is mixed", "Mixed", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"}, judge.TransportMixed},
-		{"none asked for", "TCP", []int{6}, false, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil, judge.TransportMixed},
-		{"one is unknown", "Unknown", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
-		{"one is unknown in most", "Unknown", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
-		{"all are unknown in most", "Unknown", []int{0, 1, 2, 3, 4, 5, 6, 7}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
-		{"one says nothing", "", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
-		{"one says a word never heard of", "Quantum", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
-		{"unknown where none is asked for", "Unknown", []int{6}, true, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil, judge.TransportUnknown},
-		{"all as asked for", "RDMA", nil, false, v1alpha1.TransportRDMA, v1alpha1.VerdictPass, nil, judge.TransportRDMA},
+		{"all fall back", "TCP", []int{0, 1, 2, 3, 4, 5, 6, 7}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail,
+			nil, judge.TransportMixed},
+		{"one falls back", "TCP", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"},
+			judge.TransportMixed},
+		{"one falls back in most", "TCP", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictFail,
+			[]string{"Node 6"}, judge.TransportMixed},
+		{"one is mixed", "Mixed", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictFail, []string{"Node 6"},
+			judge.TransportMixed},
+		{"none asked for", "TCP", []int{6}, false, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil,
+			judge.TransportMixed},
+		{"one is unknown", "Unknown", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil,
+			judge.TransportUnknown},
+		{"one is unknown in most", "Unknown", []int{6}, true, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil,
+			judge.TransportUnknown},
+		{"all are unknown in most", "Unknown", []int{0, 1, 2, 3, 4, 5, 6, 7}, true, v1alpha1.TransportRDMA,
+			v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"one says nothing", "", []int{6}, false, v1alpha1.TransportRDMA, v1alpha1.VerdictInconclusive, nil,
+			judge.TransportUnknown},
+		{"one says a word never heard of", "Quantum", []int{6}, true, v1alpha1.TransportRDMA,
+			v1alpha1.VerdictInconclusive, nil, judge.TransportUnknown},
+		{"unknown where none is asked for", "Unknown", []int{6}, true, v1alpha1.TransportAny, v1alpha1.VerdictPass, nil,
+			judge.TransportUnknown},
+		{"all as asked for", "RDMA", nil, false, v1alpha1.TransportRDMA, v1alpha1.VerdictPass, nil,
+			judge.TransportRDMA},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newGroupWorld(t, 8, faults{}, func(g *state.Group) {
@@ -56,16 +68,19 @@ func TestMeshHoldsTheTransport(t *testing.T) {
 			w.log(t)
 			s := w.span()
 			if s.Verdict != tc.verdict || !slices.Equal(w.culprits(), tc.culprits) || s.Transport != tc.transport {
-				t.Errorf("%s (%s), transport %s, culprits %v: %s", s.Verdict, s.Reason, s.Transport, w.culprits(), s.Message)
+				t.Errorf("%s (%s), transport %s, culprits %v: %s",
+					s.Verdict, s.Reason, s.Transport, w.culprits(), s.Message)
 			}
 			// What was measured keeps the transport that it was measured over.
 			for i := range s.Results {
-				want := map[string]string{judge.DimensionGroup: judge.TransportRDMA, "tp": "", "dp": stage.TransportFor(v1alpha1.TransportAny, dimensionSaid(tc.nodes, tc.said)).Transport}
+				want := map[string]string{judge.DimensionGroup: judge.TransportRDMA, "tp": "",
+					"dp": stage.TransportFor(v1alpha1.TransportAny, dimensionSaid(tc.nodes, tc.said)).Transport}
 				if got := s.Results[i].Transport; got != want[s.Results[i].Dimension] {
 					t.Errorf("%s has transport %q, want %q", s.Results[i].Dimension, got, want[s.Results[i].Dimension])
 				}
 			}
-			if tc.verdict == v1alpha1.VerdictPass && tc.transport != judge.TransportRDMA && !strings.Contains(s.Message, "transport RDMA (with the mesh "+tc.transport+")") {
+			if tc.verdict == v1alpha1.VerdictPass && tc.transport != judge.TransportRDMA &&
+				!strings.Contains(s.Message, "transport RDMA (with the mesh "+tc.transport+")") {
 				t.Errorf("%q tells the group's transport as that of all", s.Message)
 			}
 		})
@@ -100,7 +115,8 @@ func TestMarksGoByTheTransportOfWhatIsMeasured(t *testing.T) {
 	}
 	w.play()
 	s := w.span()
-	if s.Verdict != v1alpha1.VerdictPass || s.Transport != judge.TransportMixed || strings.Contains(s.Message, "No threshold") || strings.Contains(s.Message, judge.SpeedNotJudged) {
+	if s.Verdict != v1alpha1.VerdictPass || s.Transport != judge.TransportMixed ||
+		strings.Contains(s.Message, "No threshold") || strings.Contains(s.Message, judge.SpeedNotJudged) {
 		t.Errorf("%s (%s), transport %s: %s", s.Verdict, s.Reason, s.Transport, s.Message)
 	}
 	if !slices.ContainsFunc(w.group.Status.Checks, func(c v1alpha1.PerformanceCheck) bool {
@@ -142,7 +158,8 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 					t.Fatalf("%s (%s), culprits %v: %s", s.Verdict, s.Reason, w.culprits(), s.Message)
 				}
 				for _, text := range []string{s.Message, s.Culprits[0].Message} {
-					if !strings.Contains(text, said) || strings.Contains(text, "ibv_devinfo") != (said == "") || strings.Contains(text, "searched for") {
+					if !strings.Contains(text, said) || strings.Contains(text, "ibv_devinfo") != (said == "") ||
+						strings.Contains(text, "searched for") {
 						t.Error(text)
 					}
 				}
@@ -154,10 +171,13 @@ func TestTheCauseOfAFallbackIsTold(t *testing.T) {
 // TestAFailedGroupTellsItsTransport: a group that hangs over TCP, where RDMA is required, says both.
 func TestAFailedGroupTellsItsTransport(t *testing.T) {
 	for _, required := range []v1alpha1.TransportRequirement{v1alpha1.TransportRDMA, v1alpha1.TransportAny} {
-		w := newGroupWorld(t, 4, faults{hangNodes: []int{1}, tcpNodes: []int{0, 1, 2, 3}}, func(g *state.Group) { g.Spec.Network.RequireTransport = required })
+		w := newGroupWorld(t, 4, faults{hangNodes: []int{1}, tcpNodes: []int{0, 1, 2, 3}}, func(g *state.Group) {
+			g.Spec.Network.RequireTransport = required
+		})
 		w.play()
 		s := w.span()
-		if told := strings.Contains(s.Message, "went over TCP"); told != (required == v1alpha1.TransportRDMA) || s.Verdict != v1alpha1.VerdictFail {
+		if told := strings.Contains(s.Message, "went over TCP"); told != (required == v1alpha1.TransportRDMA) ||
+			s.Verdict != v1alpha1.VerdictFail {
 			t.Errorf("%s: %s (%s) %s", required, s.Verdict, s.Reason, s.Message)
 		}
 	}

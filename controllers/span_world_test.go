@@ -35,8 +35,8 @@ type faults struct {
 	silentNodes, neverReady []int
 	// muteNodes are ready and never take a task up.
 	muteNodes []int
-	// meshOnly: the faults above show in the tests of the mesh only; sideBySide: in all whose communicators work side by
-	// side, those of a search in the mesh, too.
+	// meshOnly: the faults above show in the tests of the mesh only; sideBySide: in all whose communicators work side
+	// by side, those of a search in the mesh, too.
 	meshOnly, sideBySide bool
 	tcpNodes             []int
 	// crawlNodes are so slow that a step over more than two nodes misses its deadline.
@@ -76,7 +76,8 @@ type groupWorld struct {
 }
 
 func groupWorldOf(t testing.TB, w *world) *groupWorld {
-	return &groupWorld{world: w, t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{}, family: map[string]v1alpha1.AddressFamily{}, free: map[string]time.Time{}, index: map[string]int{}}
+	return &groupWorld{world: w, t: t, tasks: map[string]map[string]bool{}, taken: map[string]time.Time{},
+		family: map[string]v1alpha1.AddressFamily{}, free: map[string]time.Time{}, index: map[string]int{}}
 }
 
 func newGroupWorld(t testing.TB, nodes int, f faults, change func(*state.Group)) *groupWorld {
@@ -126,7 +127,8 @@ func (w *groupWorld) playNodes() bool {
 	for _, pod := range w.pods {
 		node := pod.Labels[v1alpha1.LabelNode]
 		ct := w.commTask(node)
-		if ofGroupStage(pod) || ct == nil || ct.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != ct.Spec.Run.ID || !podstate.Alive(pod) {
+		if ofGroupStage(pod) || ct == nil || ct.Spec.Run == nil || pod.Labels[v1alpha1.LabelRunID] != ct.Spec.Run.ID ||
+			!podstate.Alive(pod) {
 			continue
 		}
 		startPod(pod, node, w.now)
@@ -154,15 +156,18 @@ func (w *groupWorld) playAgents() bool {
 			moved = true
 			continue
 		}
-		if ct == nil || ct.Spec.Session == nil || pod == nil || !podstate.Alive(pod) || slices.Contains(w.faults.neverReady, i) {
+		if ct == nil || ct.Spec.Session == nil || pod == nil || !podstate.Alive(pod) ||
+			slices.Contains(w.faults.neverReady, i) {
 			continue
 		}
 		a := ct.Spec.Session
 		if ct.Status.Session == nil || ct.Status.Session.RunID != a.RunID {
 			startPod(pod, name, w.now)
-			ct.Status.Session = &v1alpha1.SessionStatus{RunID: a.RunID, State: v1alpha1.SessionReady, SettingsHash: "same",
+			ct.Status.Session = &v1alpha1.SessionStatus{RunID: a.RunID,
+				State: v1alpha1.SessionReady, SettingsHash: "same",
 				Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
-				Network: &v1alpha1.NetworkStatus{Interface: "eth1", Addresses: []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}, Clock: &metav1.MicroTime{Time: w.now}}}
+				Network: &v1alpha1.NetworkStatus{Interface: "eth1", Addresses: []string{fmt.Sprintf("10.0.%d.%d",
+					i/250, i%250+1)}, Clock: &metav1.MicroTime{Time: w.now}}}
 			if w.faults.quirk != nil {
 				w.faults.quirk(i, ct.Status.Session)
 			}
@@ -226,7 +231,8 @@ func (w *groupWorld) endsIdle(name string, a *v1alpha1.SessionAssignment, s *v1a
 	if w.now.Before(w.free[name].Add(idle)) {
 		return false
 	}
-	s.State, s.Reason, s.Message = v1alpha1.SessionEnded, v1alpha1.ReasonSessionIdle, "no task came within "+idle.String()
+	s.State, s.Reason, s.Message = v1alpha1.SessionEnded, v1alpha1.ReasonSessionIdle,
+		"no task came within "+idle.String()
 	return true
 }
 
@@ -243,7 +249,8 @@ func (w *groupWorld) playCommunicators() bool {
 	byID := map[string][]joined{}
 	for i := range w.nodes {
 		ct := w.commTask(w.nodes[i].Name)
-		if ct == nil || ct.Spec.Session == nil || ct.Spec.Session.Task == nil || ct.Status.Session == nil || ct.Status.Session.Task == nil {
+		if ct == nil || ct.Spec.Session == nil || ct.Spec.Session.Task == nil || ct.Status.Session == nil ||
+			ct.Status.Session.Task == nil {
 			continue
 		}
 		task, report := ct.Spec.Session.Task, ct.Status.Session.Task
@@ -278,15 +285,18 @@ func (w *groupWorld) playCommunicators() bool {
 	}
 	for i := range w.nodes {
 		ct := w.commTask(w.nodes[i].Name)
-		if ct == nil || ct.Spec.Session == nil || ct.Status.Session == nil || ct.Status.Session.Task == nil || ct.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
+		if ct == nil || ct.Spec.Session == nil || ct.Status.Session == nil || ct.Status.Session.Task == nil ||
+			ct.Status.Session.Task.Phase == v1alpha1.TaskFinished || slices.Contains(w.faults.silentNodes, i) {
 			continue
 		}
 		done := true
 		task := ct.Status.Session.Task
 		for j := range task.Communicators {
 			c := &task.Communicators[j]
-			if limit := ct.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID && !w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(decision.Seconds(limit.DeadlineSeconds))) {
-				c.Verdict, c.Reason, c.Message = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "peers did not come in time"
+			if limit := ct.Spec.Session.Task; c.Verdict == "" && limit != nil && limit.ID == task.ID &&
+				!w.now.Before(w.taken[w.nodes[i].Name+task.ID].Add(decision.Seconds(limit.DeadlineSeconds))) {
+				c.Verdict, c.Reason, c.Message = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung,
+					"peers did not come in time"
 			}
 			done = done && c.Verdict != ""
 		}
@@ -325,19 +335,26 @@ func (w *groupWorld) work(all []joined) {
 	}
 	has := func(node int) bool { return here[node] }
 	hasRail := func(rail [2]int) bool {
-		return slices.ContainsFunc(all, func(j joined) bool { return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1])) })
+		return slices.ContainsFunc(all, func(j joined) bool {
+			return j.node == rail[0] && slices.Contains(j.comm.Devices, int32(rail[1]))
+		})
 	}
-	over := len(all) > 1 && (!w.faults.meshOnly || w.test(all[0].task.ID).Kind == v1alpha1.TestMesh) && (!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
+	over := len(all) > 1 && (!w.faults.meshOnly || w.test(all[0].task.ID).Kind == v1alpha1.TestMesh) &&
+		(!w.faults.sideBySide || all[0].comm.Name != spans.NameGroup)
 	any := func(nodes []int) bool { return over && slices.ContainsFunc(nodes, has) }
 	pair := func(pairs [][2]int) bool {
 		return over && slices.ContainsFunc(pairs, func(p [2]int) bool { return has(p[0]) && has(p[1]) })
 	}
 	f := &w.faults
 	crawl := any(f.crawlNodes)
-	hung := crawl && len(all) > 2 || any(f.hangNodes) || any(f.silentNodes) || pair(f.hangPairs) || over && slices.ContainsFunc(f.hangRails, hasRail)
-	slow := any(f.slowNodes) || pair(f.slowPairs) || over && slices.ContainsFunc(f.slowRails, hasRail) || over && f.slowAll
+	hung := crawl && len(all) > 2 || any(f.hangNodes) || any(f.silentNodes) || pair(f.hangPairs) ||
+		over && slices.ContainsFunc(f.hangRails, hasRail)
+	slow := any(f.slowNodes) || pair(f.slowPairs) || over && slices.ContainsFunc(f.slowRails, hasRail) ||
+		over && f.slowAll
 	pairRail := func(list [][3]int) bool {
-		return over && slices.ContainsFunc(list, func(p [3]int) bool { return hasRail([2]int{p[0], p[2]}) && hasRail([2]int{p[1], p[2]}) })
+		return over && slices.ContainsFunc(list, func(p [3]int) bool {
+			return hasRail([2]int{p[0], p[2]}) && hasRail([2]int{p[1], p[2]})
+		})
 	}
 	hung, slow = hung || pairRail(f.hangPairRails), slow || pairRail(f.slowPairRails)
 	family := func(j joined) v1alpha1.AddressFamily { return w.family[w.nodes[j.node].Name+j.task.ID] }
@@ -353,17 +370,22 @@ func (w *groupWorld) work(all []joined) {
 		name := w.nodes[j.node].Name
 		switch {
 		case apart:
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonInitFailed, "address family mismatch", nil
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonInitFailed,
+				"address family mismatch", nil
 		case any(f.dieNodes):
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "ranks waited for a peer", testkit.Step(1024)
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung,
+				"ranks waited for a peer", testkit.Step(1024)
 			if slices.Contains(f.dieNodes, j.node) {
 				s.Reason = v1alpha1.ReasonRankDied
-				s.Guilty = &v1alpha1.Culprit{Node: name, Kind: "Rank", Name: "rank 3", Reason: v1alpha1.ReasonRankDied, Message: "rank 3 ended by signal 6"}
+				s.Guilty = &v1alpha1.Culprit{Node: name, Kind: "Rank", Name: "rank 3", Reason: v1alpha1.ReasonRankDied,
+					Message: "rank 3 ended by signal 6"}
 			}
 		case hung:
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", testkit.Step(4096)
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back",
+				testkit.Step(4096)
 		case any(f.wrongNodes):
-			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData, "12 elements differ", testkit.Step(1048576)
+			s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData,
+				"12 elements differ", testkit.Step(1048576)
 		default:
 			s.Verdict, s.InitNanoseconds = v1alpha1.VerdictPass, ptr.To(int64(1_000_000))
 			if spans.IsRoot(j.comm) {
@@ -378,11 +400,14 @@ func (w *groupWorld) work(all []joined) {
 				if f.figure != nil {
 					bandwidth = f.figure(sortedNodes(here), bandwidth)
 				}
-				plan := &v1alpha1.RunPlan{Collectives: j.task.Collectives, Datatypes: j.task.Datatypes, Placements: j.task.Placements, SizesBytes: j.task.SizesBytes}
+				plan := &v1alpha1.RunPlan{Collectives: j.task.Collectives, Datatypes: j.task.Datatypes,
+					Placements: j.task.Placements, SizesBytes: j.task.SizesBytes}
 				for _, p := range runplan.SeriesOf(plan, j.comm.WorldSize) {
-					r := v1alpha1.ResultSeries{Variant: p.Key.Variant, Collective: p.Key.Collective, Datatype: p.Key.Datatype, Placement: p.Key.Placement}
+					r := v1alpha1.ResultSeries{Variant: p.Key.Variant, Collective: p.Key.Collective,
+						Datatype: p.Key.Datatype, Placement: p.Key.Placement}
 					for _, size := range p.Sizes {
-						r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size), append(r.LatencyNanoseconds, 1_000_000)
+						r.SizeBytes, r.LatencyNanoseconds = append(r.SizeBytes, size),
+							append(r.LatencyNanoseconds, 1_000_000)
 						if r.BusBandwidthMBps = append(r.BusBandwidthMBps, bandwidth); s.Repeats > 1 {
 							r.SpreadPercent = append(r.SpreadPercent, int32(len(r.SizeBytes)))
 						}
@@ -416,7 +441,8 @@ func (w *groupWorld) play() {
 		if nodes, agents := w.playNodes(), w.playAgents(); nodes || agents {
 			continue
 		}
-		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning && len(w.decided.CommTasks) == 0 && w.alive() == 0 {
+		if run := w.group.Status.Run; run != nil && run.Phase != v1alpha1.RunPhaseRunning &&
+			len(w.decided.CommTasks) == 0 && w.alive() == 0 {
 			return
 		}
 		if w.meddle != nil {

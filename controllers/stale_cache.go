@@ -27,12 +27,14 @@ const oldReadPoll = 250 * time.Millisecond
 func showsLaterRun(s *Snapshot) bool {
 	for i := range s.CommTasks {
 		spec := &s.CommTasks[i].Spec
-		if spec.Run != nil && runs.Later(spec.Run.ID, s.Group) || spec.Session != nil && runs.Later(spec.Session.RunID, s.Group) {
+		if spec.Run != nil && runs.Later(spec.Run.ID, s.Group) ||
+			spec.Session != nil && runs.Later(spec.Session.RunID, s.Group) {
 			return true
 		}
 	}
 	for i := range s.RunPods {
-		if pod := &s.RunPods[i]; pod.DeletionTimestamp.IsZero() && runs.Later(pod.Labels[v1alpha1.LabelRunID], s.Group) {
+		if pod := &s.RunPods[i]; pod.DeletionTimestamp.IsZero() &&
+			runs.Later(pod.Labels[v1alpha1.LabelRunID], s.Group) {
 			return true
 		}
 	}
@@ -107,7 +109,8 @@ func (r *observer) nodeUpToDate(ctx context.Context, s *Snapshot, node string) e
 	same := func(kind schema.GroupVersionKind, namespace, name, read string) error {
 		var live metav1.PartialObjectMetadata
 		live.SetGroupVersionKind(kind)
-		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &live); client.IgnoreNotFound(err) != nil {
+		if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name},
+			&live); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("look whether what was read of node %s is up to date: %w", node, err)
 		}
 		if live.ResourceVersion != read {
@@ -116,7 +119,8 @@ func (r *observer) nodeUpToDate(ctx context.Context, s *Snapshot, node string) e
 		return nil
 	}
 	name := v1alpha1.CommTaskName(s.Group.Name, node)
-	if err := same(v1alpha1.GroupVersion.WithKind("CommTask"), s.Group.Namespace, name, versionIn(s.CommTasks, name)); err != nil {
+	if err := same(v1alpha1.GroupVersion.WithKind("CommTask"), s.Group.Namespace, name,
+		versionIn(s.CommTasks, name)); err != nil {
 		return err
 	}
 	if err := same(corev1.SchemeGroupVersion.WithKind("Node"), "", node, versionIn(s.Nodes, node)); err != nil {
@@ -127,7 +131,8 @@ func (r *observer) nodeUpToDate(ctx context.Context, s *Snapshot, node string) e
 	}
 	for i := range s.RunPods {
 		if pod := &s.RunPods[i]; pod.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) {
-			if err := same(corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name, pod.ResourceVersion); err != nil {
+			if err := same(corev1.SchemeGroupVersion.WithKind("Pod"), pod.Namespace, pod.Name,
+				pod.ResourceVersion); err != nil {
 				return err
 			}
 		}

@@ -58,13 +58,15 @@ func TestForeignRunIDIsReplaced(t *testing.T) {
 			}
 			var ct v1alpha1.CommTask
 			group := storedGroup(t, cache.api, key)
-			if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(w.commTask(w.nodes[0].Name)), &ct); err != nil {
+			if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(w.commTask(w.nodes[0].Name)),
+				&ct); err != nil {
 				t.Fatal(err)
 			}
 			pods := map[string]string{}
 			for podName, pod := range w.pods {
 				live := pod.DeepCopy()
-				if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), live); err == nil && live.DeletionTimestamp.IsZero() {
+				if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), live); err == nil &&
+					live.DeletionTimestamp.IsZero() {
 					pods[podName] = live.Labels[v1alpha1.LabelRunID]
 				}
 			}
@@ -85,11 +87,13 @@ func TestForeignTimesPutNoDeadlineOff(t *testing.T) {
 	const far = 365 * 24 * time.Hour
 	for name, set := range map[string]func(w *groupWorld, pod *corev1.Pod){
 		"the ranks' start": func(w *groupWorld, pod *corev1.Pod) {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Add(far))}}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.now.Add(far))}}}}
 		},
 		"the pod's end": func(w *groupWorld, pod *corev1.Pod) {
 			pod.Status.Phase = corev1.PodFailed
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.now.Add(far))}}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.now.Add(far))}}}}
 		},
 	} {
 		w := tableWorld(t, fromRunning)

@@ -30,7 +30,8 @@ func constantsOf(t *testing.T, folder, kind, prefix string) map[string]string {
 			}
 			for i, name := range spec.Names {
 				typed, _ := spec.Type.(*ast.Ident)
-				if i >= len(spec.Values) || kind != "" && (typed == nil || typed.Name != kind) || !strings.HasPrefix(name.Name, prefix) {
+				if i >= len(spec.Values) || kind != "" && (typed == nil || typed.Name != kind) ||
+					!strings.HasPrefix(name.Name, prefix) {
 					continue
 				}
 				if literal, ok := spec.Values[i].(*ast.BasicLit); ok {
@@ -74,7 +75,8 @@ func parsed(t *testing.T, folder string) []*ast.File {
 // TestConditionTypesAreThoseOfTheAPI: the controller sets each type of condition that the API has, and no other.
 func TestConditionTypesAreThoseOfTheAPI(t *testing.T) {
 	api := constantsOf(t, "../api/v1alpha1", "", "Condition")
-	if got, want := slices.Sorted(slices.Values(commgroup.ConditionTypes)), slices.Sorted(maps.Values(api)); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(slices.Values(commgroup.ConditionTypes)),
+		slices.Sorted(maps.Values(api)); !slices.Equal(got, want) {
 		t.Errorf("conditionTypes has %v, the API has %v", got, want)
 	}
 }
@@ -107,7 +109,8 @@ func watched(t *testing.T) map[string]bool {
 				return true
 			}
 			selector, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || !slices.Contains([]string{"For", "Owns", "Watches", "WatchesRawSource", "WatchesMetadata"}, selector.Sel.Name) {
+			if !ok || !slices.Contains([]string{"For", "Owns", "Watches", "WatchesRawSource", "WatchesMetadata"},
+				selector.Sel.Name) {
 				return true
 			}
 			kind := ""
@@ -172,7 +175,8 @@ func (seen *tableSeen) check(t *testing.T) {
 	}
 	for _, kind := range commgroup.ConditionTypes {
 		for _, status := range []string{"True", "False", "Unknown"} {
-			if neverUnknown := kind == cAccepted || kind == cRunning || kind == cPublished; !seen.statuses[kind][status] && (status != "Unknown" || !neverUnknown) {
+			if neverUnknown := kind == cAccepted || kind == cRunning ||
+				kind == cPublished; !seen.statuses[kind][status] && (status != "Unknown" || !neverUnknown) {
 				t.Errorf("in no cell is %s %s, but for reads that fail", kind, status)
 			}
 		}

@@ -37,9 +37,11 @@ type tableEvent struct {
 
 // tableEvents are the events of the table by name.
 var tableEvents = map[string]tableEvent{
-	"spec change":     {viaGroup, func(w *groupWorld) { w.group.Spec.Benchmark.Iterations++; w.group.Generation++ }},
-	"publish off":     {viaGroup, func(w *groupWorld) { w.group.Spec.Publish.Mode = v1alpha1.PublishOff; w.group.Generation++ }},
-	"nobody selected": {viaGroup, func(w *groupWorld) { w.group.Spec.Members.NodeSelector.MatchLabels["gpu"] = "no"; w.group.Generation++ }},
+	"spec change": {viaGroup, func(w *groupWorld) { w.group.Spec.Benchmark.Iterations++; w.group.Generation++ }},
+	"publish off": {viaGroup,
+		func(w *groupWorld) { w.group.Spec.Publish.Mode = v1alpha1.PublishOff; w.group.Generation++ }},
+	"nobody selected": {viaGroup,
+		func(w *groupWorld) { w.group.Spec.Members.NodeSelector.MatchLabels["gpu"] = "no"; w.group.Generation++ }},
 	"other span": {viaGroup, func(w *groupWorld) {
 		if w.group.Generation++; w.group.Spec.Span == v1alpha1.SpanGroup {
 			w.group.Spec.Span, w.group.Spec.Mesh = v1alpha1.SpanNode, nil
@@ -58,7 +60,8 @@ var tableEvents = map[string]tableEvent{
 	}},
 	"group deleted": {viaGroup, nil}, // decided by the test
 
-	"member added": {viaNode, func(w *groupWorld) { w.nodes = append(slices.Clone(w.nodes), testkit.Node("n99999", nil)) }},
+	"member added": {viaNode,
+		func(w *groupWorld) { w.nodes = append(slices.Clone(w.nodes), testkit.Node("n99999", nil)) }},
 	"member lost": {viaNode, func(w *groupWorld) {
 		gone := w.nodes[3].Name
 		w.nodes = slices.Clone(w.nodes[:3])
@@ -93,9 +96,11 @@ var tableEvents = map[string]tableEvent{
 			w.reportFacts()
 		}
 	}},
-	"report pass":  {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictPass, "") }},
-	"report fail":  {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) }},
-	"report error": {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictError, v1alpha1.ReasonInterrupted) }},
+	"report pass": {viaCommTask, func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictPass, "") }},
+	"report fail": {viaCommTask,
+		func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) }},
+	"report error": {viaCommTask,
+		func(w *groupWorld) { w.everyoneReports(v1alpha1.VerdictError, v1alpha1.ReasonInterrupted) }},
 	"report turns bad": {viaCommTask, func(w *groupWorld) {
 		w.told(func(ct *v1alpha1.CommTask) {
 			if r := runs.FinishedReport(ct); r != nil {
@@ -111,11 +116,14 @@ var tableEvents = map[string]tableEvent{
 			}
 		})
 	}},
-	"node rebooted": {viaCommNode, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.BootID = "boot-2" }) }},
-	"other driver":  {viaCommNode, func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" }) }},
+	"node rebooted": {viaCommNode,
+		func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.BootID = "boot-2" }) }},
+	"other driver": {viaCommNode,
+		func(w *groupWorld) { w.facts0(func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" }) }},
 	"a problem": {viaCommNode, func(w *groupWorld) {
 		w.facts0(func(f *v1alpha1.NodeFacts) {
-			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded, Message: "no driver"}}
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded,
+				Message: "no driver"}}
 		})
 	}},
 	"simulated": {viaCommNode, func(w *groupWorld) {
@@ -124,7 +132,8 @@ var tableEvents = map[string]tableEvent{
 	"not in effect": {viaCommTask, func(w *groupWorld) {
 		w.told(func(ct *v1alpha1.CommTask) {
 			if ct.Status.Run != nil {
-				ct.Status.Run.Settings[0].Effective, ct.Status.Run.Settings[0].Verified = v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedNotConfirmed
+				ct.Status.Run.Settings[0].Effective, ct.Status.Run.Settings[0].Verified = v1alpha1.EffectiveNotInEffect,
+					v1alpha1.VerifiedNotConfirmed
 			}
 		})
 	}},
@@ -138,7 +147,8 @@ var tableEvents = map[string]tableEvent{
 	"pod evicted": {viaPod, func(w *groupWorld) {
 		if pod := w.alivePod(w.nodes[0].Name); pod != nil {
 			pod.DeletionTimestamp = decision.Stamp(w.now)
-			pod.Status.Conditions = append(pod.Status.Conditions, testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"))
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				testkit.PodCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"))
 		}
 	}},
 	"pod failed": {viaPod, func(w *groupWorld) {
@@ -291,8 +301,10 @@ type objectsBefore struct {
 }
 
 func (w *groupWorld) objects() objectsBefore {
-	out := objectsBefore{group: w.group.DeepCopy(), runs: (&v1alpha1.CommRunList{Items: w.runs}).DeepCopy().Items, nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commNodes: map[string]*v1alpha1.CommNode{},
-		commTasks: map[string]*v1alpha1.CommTask{}, pods: map[string]*corev1.Pod{}, configMap: w.configMap.DeepCopy(), now: w.now}
+	out := objectsBefore{group: w.group.DeepCopy(), runs: (&v1alpha1.CommRunList{Items: w.runs}).DeepCopy().Items,
+		nodes: (&corev1.NodeList{Items: w.nodes}).DeepCopy().Items, commNodes: map[string]*v1alpha1.CommNode{},
+		commTasks: map[string]*v1alpha1.CommTask{}, pods: map[string]*corev1.Pod{},
+		configMap: w.configMap.DeepCopy(), now: w.now}
 	for name, cn := range w.commNodes {
 		out.commNodes[name] = cn.DeepCopy()
 	}

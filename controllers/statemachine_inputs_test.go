@@ -37,14 +37,19 @@ func TestBadInput(t *testing.T) {
 		want      string
 		runs      bool
 	}{
-		"group of one":                       {v1alpha1.SpanNode, 1, nil, cReady, v1alpha1.ReasonReady, true},
-		"group of one, span Group":           {v1alpha1.SpanGroup, 1, nil, cAccepted, v1alpha1.ReasonTooFewMembers, false},
-		"8 ranks on 4 GPUs":                  {v1alpha1.SpanNode, 3, fewGPUs, cAccepted, v1alpha1.ReasonNoGPUResource, false},
-		"8 ranks on 4 GPUs, span Group":      {v1alpha1.SpanGroup, 3, fewGPUs, cAccepted, v1alpha1.ReasonNoGPUResource, false},
-		"clocks apart":                       {v1alpha1.SpanNode, 3, apart, cReady, v1alpha1.ReasonReady, true},
-		"clocks apart, span Group":           {v1alpha1.SpanGroup, 3, apart, cReady, v1alpha1.ReasonReady, true},
-		"someone else's ConfigMap":           {v1alpha1.SpanNode, 2, foreign, cPublished, v1alpha1.ReasonConfigMapNotOwned, true},
-		"someone else's ConfigMap, in Group": {v1alpha1.SpanGroup, 2, foreign, cPublished, v1alpha1.ReasonConfigMapNotOwned, true},
+		"group of one": {v1alpha1.SpanNode, 1, nil, cReady, v1alpha1.ReasonReady, true},
+		"group of one, span Group": {v1alpha1.SpanGroup, 1, nil, cAccepted,
+			v1alpha1.ReasonTooFewMembers, false},
+		"8 ranks on 4 GPUs": {v1alpha1.SpanNode, 3, fewGPUs, cAccepted,
+			v1alpha1.ReasonNoGPUResource, false},
+		"8 ranks on 4 GPUs, span Group": {v1alpha1.SpanGroup, 3, fewGPUs, cAccepted,
+			v1alpha1.ReasonNoGPUResource, false},
+		"clocks apart":             {v1alpha1.SpanNode, 3, apart, cReady, v1alpha1.ReasonReady, true},
+		"clocks apart, span Group": {v1alpha1.SpanGroup, 3, apart, cReady, v1alpha1.ReasonReady, true},
+		"someone else's ConfigMap": {v1alpha1.SpanNode, 2, foreign, cPublished,
+			v1alpha1.ReasonConfigMapNotOwned, true},
+		"someone else's ConfigMap, in Group": {v1alpha1.SpanGroup, 2, foreign, cPublished,
+			v1alpha1.ReasonConfigMapNotOwned, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := testkit.SpanGroup(tc.nodes, func(g *state.Group) { g.Spec.Span = tc.span })

@@ -26,8 +26,8 @@ import (
 
 // knowledge is what a machine knows apart from the objects: what really happened.
 type knowledge struct {
-	// passed are the nodes whose agents reported a pass with all results, by the Node's UID: the spec's hash, of what was
-	// measured.
+	// passed are the nodes whose agents reported a pass with all results, by the Node's UID: the spec's hash, of what
+	// was measured.
 	passed map[string]map[string]bool
 	// formed are the specs over whose members the group's communicator was good, by hash and the members.
 	formed map[string]bool
@@ -45,8 +45,8 @@ type knowledge struct {
 }
 
 func newKnowledge() knowledge {
-	return knowledge{passed: map[string]map[string]bool{}, formed: map[string]bool{}, hashOf: map[string]string{}, faulty: map[string]string{},
-		verdicts: map[string]v1alpha1.Verdict{}, seen: map[string]int{}}
+	return knowledge{passed: map[string]map[string]bool{}, formed: map[string]bool{}, hashOf: map[string]string{},
+		faulty: map[string]string{}, verdicts: map[string]v1alpha1.Verdict{}, seen: map[string]int{}}
 }
 
 func (m *machine) blame(node, why string) {
@@ -65,7 +65,8 @@ func (m *machine) step(fresh bool) (Decision, error) {
 	if err != nil {
 		words = "refused: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	m.logf("%s: %s; %d CommTasks, +%d -%d pods", words, runWords(&m.group.Status), len(d.CommTasks), len(d.CreatePods), len(d.DeletePods))
+	m.logf("%s: %s; %d CommTasks, +%d -%d pods",
+		words, runWords(&m.group.Status), len(d.CommTasks), len(d.CreatePods), len(d.DeletePods))
 	if m.rng.IntN(8) == 0 {
 		m.checkPure(s)
 	}
@@ -120,18 +121,23 @@ func (m *machine) checkStatus(before *state.Status, s *Snapshot) {
 	}
 	for i := range now.Conditions {
 		c := &now.Conditions[i]
-		if old := meta.FindStatusCondition(before.Conditions, c.Type); old != nil && c.ObservedGeneration < old.ObservedGeneration {
+		if old := meta.FindStatusCondition(before.Conditions, c.Type); old != nil &&
+			c.ObservedGeneration < old.ObservedGeneration {
 			m.failf("%s: generation %d after %d", c.Type, c.ObservedGeneration, old.ObservedGeneration)
 		}
 	}
 	m.checkRun(now)
-	if is, was := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSettingsPublished), m.known.published; is.Reason != v1alpha1.ReasonListFailed {
-		passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished && now.Run.Verdict == v1alpha1.VerdictPass
-		if p := now.Published; p != nil && now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseRunning && runs.NumberOf(p.RunID) == now.Run.Number-1 {
+	if is, was := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSettingsPublished),
+		m.known.published; is.Reason != v1alpha1.ReasonListFailed {
+		passed := now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseFinished &&
+			now.Run.Verdict == v1alpha1.VerdictPass
+		if p := now.Published; p != nil && now.Run != nil && now.Run.Phase == v1alpha1.RunPhaseRunning &&
+			runs.NumberOf(p.RunID) == now.Run.Number-1 {
 			passed = m.known.verdicts[p.RunID] == v1alpha1.VerdictPass
 		}
 		if was != nil && was.Status != metav1.ConditionTrue && is.Status == metav1.ConditionTrue && !passed {
-			m.failf("settings that were not published as proven (%s) are so without a run that passed: %s", was.Reason, runWords(now))
+			m.failf("settings that were not published as proven (%s) are so without a run that passed: %s",
+				was.Reason, runWords(now))
 		}
 		m.known.published = is.DeepCopy()
 	}
@@ -139,7 +145,8 @@ func (m *machine) checkStatus(before *state.Status, s *Snapshot) {
 		m.known.seen["culprit"]++
 		names := strings.FieldsFunc(c.Node+" "+c.Name, func(r rune) bool { return strings.ContainsRune(" ,<>-", r) })
 		// Who differs from the most is odd, though the others may have been changed.
-		odd := (strings.HasPrefix(c.Reason, "Mixed") || c.Kind == "Link") && len(m.known.faulty) > 0 // a link is of several nodes
+		// a link is of several nodes
+		odd := (strings.HasPrefix(c.Reason, "Mixed") || c.Kind == "Link") && len(m.known.faulty) > 0
 		if !odd && !slices.ContainsFunc(names, func(n string) bool { return m.known.faulty[n] != "" }) {
 			m.failf("innocent %s is named: %+v\nfaulty: %v", c.Node, c, m.known.faulty)
 		}
@@ -186,7 +193,8 @@ func (m *machine) checkRun(now *state.Status) {
 	}
 	m.known.run = run.Number
 	m.known.hashOf[run.ID] = run.SpecHash
-	if old := m.known.verdicts[run.ID]; run.Verdict == v1alpha1.VerdictPass && old != "" && old != v1alpha1.VerdictPass && old != v1alpha1.VerdictInconclusive {
+	if old := m.known.verdicts[run.ID]; run.Verdict == v1alpha1.VerdictPass && old != "" &&
+		old != v1alpha1.VerdictPass && old != v1alpha1.VerdictInconclusive {
 		m.failf("run %s passes after it was %s", run.ID, old)
 	}
 	if run.Verdict != "" && m.known.verdicts[run.ID] == "" {
@@ -211,7 +219,8 @@ func (m *machine) checkFormed(span *v1alpha1.SpanStatus, run *v1alpha1.GroupRunS
 	i := slices.IndexFunc(span.Tests, func(t v1alpha1.SpanTest) bool {
 		return t.Kind == v1alpha1.TestGroup && t.Verdict == v1alpha1.VerdictPass
 	})
-	if i < 0 || span.LeftSet != "" || span.Present != span.Members || len(span.Results) == 0 || len(m.tasks[span.Tests[i].ID]) != int(span.Members) {
+	if i < 0 || span.LeftSet != "" || span.Present != span.Members || len(span.Results) == 0 ||
+		len(m.tasks[span.Tests[i].ID]) != int(span.Members) {
 		m.failf("the group's stage passes with %+v, tasks %v", span, m.tasks)
 	}
 	m.known.seen["stage passed"]++
@@ -246,7 +255,8 @@ func (m *machine) checkPure(s *Snapshot) {
 	copied.CommTasks = (&v1alpha1.CommTaskList{Items: s.CommTasks}).DeepCopy().Items
 	first := Decide(s, testConfig)
 	second := Decide(&copied, testConfig)
-	if !reflect.DeepEqual(first.Status, second.Status) || len(first.CommTasks) != len(second.CommTasks) || !first.WakeAt.Equal(second.WakeAt) {
+	if !reflect.DeepEqual(first.Status, second.Status) || len(first.CommTasks) != len(second.CommTasks) ||
+		!first.WakeAt.Equal(second.WakeAt) {
 		m.failf("two decisions on one snapshot differ: %+v\n%+v", first.Status, second.Status)
 	}
 	if !reflect.DeepEqual(s.CommTasks, copied.CommTasks) || !reflect.DeepEqual(s.Group, copied.Group) {
@@ -267,11 +277,13 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 	}
 	m.checkForgotten(s, &got)
 	got.Status.Conditions = s.Group.Status.Conditions
-	if !objects.Same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+len(got.DeleteCommTasks)+len(got.Events)+len(got.RunEvents) > 0 {
+	if !objects.Same(&got.Status, &s.Group.Status) || len(got.CommTasks)+len(got.CreatePods)+len(got.DeletePods)+
+		len(got.DeleteCommTasks)+len(got.Events)+len(got.RunEvents) > 0 {
 		m.failf("a read that failed changes %+v", got)
 	}
 	run := d.Status.Run
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || len(s.CommTasks) == 0 {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass ||
+		len(s.CommTasks) == 0 {
 		return
 	}
 	members, err := membership.Select(&s.Group.Spec, s.Nodes)
@@ -296,14 +308,16 @@ func (m *machine) checkMissing(s *Snapshot, d *Decision) {
 		poor := *s
 		poor.CommTasks = (&v1alpha1.CommTaskList{Items: s.CommTasks}).DeepCopy().Items
 		ct := &poor.CommTasks[at]
-		if ct.Status.Run == nil || ct.Spec.Run == nil || len(ct.Status.Run.Results) == 0 || !slices.ContainsFunc(members, func(x decision.Member) bool { return x.Name == ct.Spec.NodeName }) {
+		if ct.Status.Run == nil || ct.Spec.Run == nil || len(ct.Status.Run.Results) == 0 ||
+			!slices.ContainsFunc(members, func(x decision.Member) bool { return x.Name == ct.Spec.NodeName }) {
 			return
 		}
 		take(ct)
 		m.known.seen["missing"]++
 		got := Decide(&poor, testConfig)
 		v := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionValidated)
-		if r := got.Status.Run; r.ID == run.ID && r.Phase != v1alpha1.RunPhaseRunning && (r.Verdict == v1alpha1.VerdictPass || v.Status == metav1.ConditionTrue) {
+		if r := got.Status.Run; r.ID == run.ID && r.Phase != v1alpha1.RunPhaseRunning &&
+			(r.Verdict == v1alpha1.VerdictPass || v.Status == metav1.ConditionTrue) {
 			m.failf("run %s passes although node %s lacks %s: %s", r.ID, ct.Spec.NodeName, what, v.Message)
 		}
 	}
@@ -320,7 +334,8 @@ func (m *machine) checkForgotten(s *Snapshot, failed *Decision) {
 	if words := otherConditions(plain.Status.Conditions, after.Status.Conditions); words != "" {
 		m.failf("after a read that failed, and is done again, %s; %s", words, runWords(&plain.Status))
 	}
-	if now := plain.Status.Run; now != nil && now.Phase == v1alpha1.RunPhaseRunning && meta.IsStatusConditionTrue(plain.Status.Conditions, cPublished) {
+	if now := plain.Status.Run; now != nil && now.Phase == v1alpha1.RunPhaseRunning &&
+		meta.IsStatusConditionTrue(plain.Status.Conditions, cPublished) {
 		m.known.seen["stands"]++
 	}
 }
@@ -349,12 +364,15 @@ func (m *machine) quiet() {
 		if err != nil {
 			m.failf("a write on a fresh read is refused: %v", err)
 		}
-		if now := m.writes; now.status == before.status && now.commTasks == before.commTasks && now.pods == before.pods && now.configMaps == before.configMaps && now.marks == before.marks {
-			if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeleteCommTasks) + len(d.DeletePods) + len(d.DeleteConfigMaps) + len(d.NodeMarks); n > 0 || d.ConfigMap != nil {
+		if now := m.writes; now.status == before.status && now.commTasks == before.commTasks &&
+			now.pods == before.pods && now.configMaps == before.configMaps && now.marks == before.marks {
+			if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeleteCommTasks) + len(d.DeletePods) +
+				len(d.DeleteConfigMaps) + len(d.NodeMarks); n > 0 || d.ConfigMap != nil {
 				m.failf("nothing changes, and still %d writes are decided: %+v", n, d)
 			}
 			if !d.WakeAt.IsZero() && !d.WakeAt.After(m.now) {
-				m.failf("nothing changes, and it is to be looked at again at once, again and again: wake at %s, %s", d.WakeAt.Format("15:04:05.000"), runWords(&d.Status))
+				m.failf("nothing changes, and it is to be looked at again at once, again and again: wake at %s, %s",
+					d.WakeAt.Format("15:04:05.000"), runWords(&d.Status))
 			}
 			m.checkHeld()
 			m.checkNamedRuns()
@@ -400,12 +418,17 @@ func (m *machine) checkOverdue() {
 		if !m.holds(name) || ofGroupStage(pod) || podstate.RanksStarted(pod).IsZero() || ct == nil {
 			continue
 		}
-		if started := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName], podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
-			m.failf("pod %s holds GPUs %s after the start of its ranks, %s are allowed; %s", name, m.now.Sub(started), limit, runWords(&m.group.Status))
+		if started := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName],
+			podstate.RanksStarted(pod)); m.now.Sub(started) > limit+time.Second {
+			m.failf("pod %s holds GPUs %s after the start of its ranks, %s are allowed; %s",
+				name, m.now.Sub(started), limit, runWords(&m.group.Status))
 		}
-		if r := runs.FinishedReport(ct); r != nil && r.FinishTime != nil && runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]) {
-			if at := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName], r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
-				m.failf("pod %s holds GPUs %s after its agent has reported; %s", name, m.now.Sub(at), runWords(&m.group.Status))
+		if r := runs.FinishedReport(ct); r != nil && r.FinishTime != nil &&
+			runs.Assigned(ct, pod.Labels[v1alpha1.LabelRunID]) {
+			if at := nodefacts.Corrected(m.commNodes[ct.Spec.NodeName],
+				r.FinishTime.Time); m.now.Sub(at) > 2*podstate.ExitGrace+time.Second {
+				m.failf("pod %s holds GPUs %s after its agent has reported; %s",
+					name, m.now.Sub(at), runWords(&m.group.Status))
 			}
 		}
 	}
@@ -419,7 +442,8 @@ func (m *machine) checkNamedRuns() {
 	}
 	named := func(node, name string) {
 		at := slices.IndexFunc(m.runs, func(r v1alpha1.CommRun) bool { return r.Name == name })
-		if at < 0 || m.runs[at].Status.ID != run.ID || m.runs[at].Status.Plan == nil || m.runs[at].Status.Template == nil {
+		if at < 0 || m.runs[at].Status.ID != run.ID || m.runs[at].Status.Plan == nil ||
+			m.runs[at].Status.Template == nil {
 			m.failf("node %s is to work for run %s by CommRun %q, which has no plan of it", node, run.ID, name)
 		}
 	}
@@ -439,11 +463,13 @@ func (m *machine) checkKept() {
 	kept := 0
 	for _, name := range slices.Sorted(maps.Keys(m.pods)) {
 		pod, run := m.pods[name], m.group.Status.Run
-		if podstate.Alive(pod) || !pod.DeletionTimestamp.IsZero() || run != nil && run.Phase == v1alpha1.RunPhaseRunning {
+		if podstate.Alive(pod) || !pod.DeletionTimestamp.IsZero() ||
+			run != nil && run.Phase == v1alpha1.RunPhaseRunning {
 			continue
 		}
 		kept++
-		if run == nil || pod.Labels[v1alpha1.LabelRunID] != run.ID || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict == v1alpha1.VerdictPass {
+		if run == nil || pod.Labels[v1alpha1.LabelRunID] != run.ID || run.Phase != v1alpha1.RunPhaseFinished ||
+			run.Verdict == v1alpha1.VerdictPass {
 			m.failf("pod %s has ended and stays; %s", name, runWords(&m.group.Status))
 		}
 	}

@@ -18,7 +18,9 @@ func (m *machine) writeMarks(s *Snapshot, d *Decision) error {
 	var errs []error
 	for i := range d.NodeMarks {
 		mark := &d.NodeMarks[i]
-		at := slices.IndexFunc(m.nodes, func(n corev1.Node) bool { return n.Name == mark.Node.Name && !m.absent[n.Name] })
+		at := slices.IndexFunc(m.nodes, func(n corev1.Node) bool {
+			return n.Name == mark.Node.Name && !m.absent[n.Name]
+		})
 		if at < 0 {
 			continue // it is gone
 		}
@@ -86,11 +88,13 @@ func (m *machine) upToDate(s *Snapshot, node string) bool {
 	if cn := live.commNodes[node]; cn != nil {
 		facts = cn.ResourceVersion
 	}
-	if version != versionIn(s.CommTasks, name) || facts != versionIn(s.CommNodes, node) || !equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
+	if version != versionIn(s.CommTasks, name) || facts != versionIn(s.CommNodes, node) ||
+		!equality.Semantic.DeepEqual(nodeIn(s.Nodes), nodeIn(live.nodes)) {
 		return false
 	}
 	return !slices.ContainsFunc(s.RunPods, func(p corev1.Pod) bool {
 		is := live.pods[p.Name]
-		return p.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) && (is == nil || is.ResourceVersion != p.ResourceVersion)
+		return p.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) &&
+			(is == nil || is.ResourceVersion != p.ResourceVersion)
 	})
 }

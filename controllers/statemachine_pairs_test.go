@@ -99,7 +99,8 @@ func contradictions(s *state.Status) string {
 	}
 	for pair, forbidden := range contradictoryPairs {
 		if both := letters[pair.a] + letters[pair.b]; slices.Contains(strings.Fields(forbidden), both) {
-			return fmt.Sprintf("%s (%s) and %s (%s) contradict each other: %s", pair.a, reasons[pair.a], pair.b, reasons[pair.b], both)
+			return fmt.Sprintf("%s (%s) and %s (%s) contradict each other: %s",
+				pair.a, reasons[pair.a], pair.b, reasons[pair.b], both)
 		}
 	}
 	ready := "T"
@@ -136,11 +137,13 @@ func contradictions(s *state.Status) string {
 		switch {
 		case span.RunID != s.Run.ID:
 			return fmt.Sprintf("the group's stage is of run %s, the run is %s", span.RunID, s.Run.ID)
-		case !going && span.Stage != v1alpha1.StageEnded: // the other way round a node that was made anew may run alone once more
+		// the other way round a node that was made anew may run alone once more
+		case !going && span.Stage != v1alpha1.StageEnded:
 			return fmt.Sprintf("run %+v with stage %s", s.Run, span.Stage)
 		case (span.Stage == v1alpha1.StageEnded) != (span.Verdict != ""):
 			return fmt.Sprintf("stage %s with verdict %q", span.Stage, span.Verdict)
-		case span.Stage == v1alpha1.StageEnded && slices.ContainsFunc(span.Tests, func(one v1alpha1.SpanTest) bool { return one.Verdict == "" }):
+		case span.Stage == v1alpha1.StageEnded &&
+			slices.ContainsFunc(span.Tests, func(one v1alpha1.SpanTest) bool { return one.Verdict == "" }):
 			return fmt.Sprintf("the stage has ended, and tests of it go on: %+v", span.Tests)
 		case letters[cValidated] == "T" && !going && span.Verdict != v1alpha1.VerdictPass:
 			return fmt.Sprintf("Validated, and the group's stage says %s (%s)", span.Verdict, span.Reason)

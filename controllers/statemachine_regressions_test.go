@@ -58,7 +58,8 @@ func TestLostStatusLosesNothing(t *testing.T) {
 				}
 				w.play()
 				s := w.span()
-				return fmt.Sprintf("run %s, stage %s (%s), left %q, present %d, culprits %v", w.group.Status.Run.Verdict, s.Verdict, s.Reason, s.LeftSet, s.Present, w.culprits())
+				return fmt.Sprintf("run %s, stage %s (%s), left %q, present %d, culprits %v",
+					w.group.Status.Run.Verdict, s.Verdict, s.Reason, s.LeftSet, s.Present, w.culprits())
 			}
 			if want, got := end(false), end(true); got != want {
 				t.Errorf("with each status lost once: %s\notherwise: %s", got, want)
@@ -84,7 +85,8 @@ func TestTestThatWasNeverGivenOut(t *testing.T) {
 		}
 	}
 	w.play()
-	if s := w.span(); !gone || s.Verdict != v1alpha1.VerdictError || s.Reason != v1alpha1.ReasonRunDeadlineExceeded || len(s.Culprits) > 0 || len(s.Results) > 0 {
+	if s := w.span(); !gone || s.Verdict != v1alpha1.VerdictError || s.Reason != v1alpha1.ReasonRunDeadlineExceeded ||
+		len(s.Culprits) > 0 || len(s.Results) > 0 {
 		t.Errorf("%v, %+v", gone, s)
 	}
 }
@@ -99,7 +101,8 @@ func TestReportThatComesWithTheStage(t *testing.T) {
 		name := w.nodes[i].Name
 		startPod(w.podOn(name), name, w.now)
 		if name != late {
-			w.commTask(name).Status.Run = testkit.Report(w.plan(), w.commTask(name).Spec.Run, v1alpha1.VerdictPass, 300_000, w.now)
+			w.commTask(name).Status.Run = testkit.Report(w.plan(), w.commTask(name).Spec.Run,
+				v1alpha1.VerdictPass, 300_000, w.now)
 			endPod(w.podOn(name), 0, w.now)
 		}
 	}
@@ -181,7 +184,8 @@ func TestStartProvesNothing(t *testing.T) {
 		t.Errorf("after it failed: %s", got)
 	}
 	ask("3")
-	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "False" || w.group.Status.Run.Number != 3 {
+	if got := condition(w.group, v1alpha1.ConditionSettingsPublished); got != "False" ||
+		w.group.Status.Run.Number != 3 {
 		t.Errorf("while run %d follows: %s", w.group.Status.Run.Number, got)
 	}
 }
@@ -237,7 +241,8 @@ func takesNothingAway(t *testing.T, w *groupWorld, past *state.Group) {
 	}
 	for name, ct := range w.commTasks {
 		var live v1alpha1.CommTask
-		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(ct), &live); err != nil || !objects.SameSpec(&live.Spec, &ct.Spec) {
+		if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(ct), &live); err != nil ||
+			!objects.SameSpec(&live.Spec, &ct.Spec) {
 			t.Errorf("CommTask %s: %v, %+v", name, err, live.Spec)
 		}
 	}
@@ -270,7 +275,8 @@ func TestOldResultMakesNoVerdictWorse(t *testing.T) {
 			node := w.nodes[0].Name
 			earlier := w.commTask(node).DeepCopy()
 			earlier.ResourceVersion, earlier.Spec.Run.ID, earlier.Spec.Run.Number = "1", "1-1", 1
-			earlier.Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed, Message: "in run 1-1", Time: *decision.Stamp(w.now)}
+			earlier.Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError,
+				Reason: v1alpha1.ReasonRunPodFailed, Message: "in run 1-1", Time: *decision.Stamp(w.now)}
 			if run := w.group.Status.Run; run.ID != "1-2" || run.Verdict != v1alpha1.VerdictPass {
 				t.Fatalf("%+v", run)
 			}
@@ -316,7 +322,8 @@ func TestOldCommTaskEndsNoMemberOfTheStage(t *testing.T) {
 		t.Errorf("%+v, %v, %d writes", result, err, cache.writes.Load())
 	}
 	var live corev1.Pod
-	if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), &live); err != nil || !live.DeletionTimestamp.IsZero() {
+	if err := cache.api.Get(t.Context(), client.ObjectKeyFromObject(pod), &live); err != nil ||
+		!live.DeletionTimestamp.IsZero() {
 		t.Errorf("pod %s: %v", pod.Name, err)
 	}
 	delete(cache.old, client.ObjectKeyFromObject(ct)) // the cache has come up

@@ -33,7 +33,8 @@ const (
 	fromGroupFailed = "Group failed" // span Group, run 1 found a culprit
 )
 
-var tableStates = []string{fromNeverRan, fromNotAccepted, fromReady, fromFailed, fromRunning, fromAborted, fromRepeat, fromPartial,
+var tableStates = []string{fromNeverRan, fromNotAccepted, fromReady,
+	fromFailed, fromRunning, fromAborted, fromRepeat, fromPartial,
 	fromAlone, fromWaiting, fromStage, fromMesh, fromSearch, fromReforming, fromGroupReady, fromGroupFailed}
 
 // tableWorld is a group in the state.
@@ -113,12 +114,14 @@ func (w *groupWorld) clone(t *testing.T) *groupWorld {
 	is := w.objects()
 	out := groupWorldOf(t, newWorld(is.group, is.nodes))
 	out.runs, out.deletedRun = is.runs, w.deletedRun
-	out.now, out.commNodes, out.commTasks, out.pods, out.configMap, out.decided = is.now, is.commNodes, is.commTasks, is.pods, is.configMap, w.decided
+	out.now, out.commNodes, out.commTasks, out.pods, out.configMap, out.decided = is.now, is.commNodes, is.commTasks,
+		is.pods, is.configMap, w.decided
 	out.faults, out.events = w.faults, slices.Clone(w.events)
 	for id, nodes := range w.tasks {
 		out.tasks[id] = maps.Clone(nodes)
 	}
-	out.taken, out.family, out.free, out.index = maps.Clone(w.taken), maps.Clone(w.family), maps.Clone(w.free), maps.Clone(w.index)
+	out.taken, out.family, out.free, out.index = maps.Clone(w.taken), maps.Clone(w.family), maps.Clone(w.free),
+		maps.Clone(w.index)
 	return out
 }
 

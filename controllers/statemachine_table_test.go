@@ -31,7 +31,8 @@ func (w *groupWorld) listFails(t *testing.T) {
 	s.CommTasks, s.RunPods = nil, nil
 	before := w.group.Status.DeepCopy()
 	d := Decide(s, testConfig)
-	if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeletePods) + len(d.DeleteCommTasks) + len(d.NodeMarks) + len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil || len(d.Events)+len(d.RunEvents) > 0 {
+	if n := len(d.CommTasks) + len(d.CreatePods) + len(d.DeletePods) + len(d.DeleteCommTasks) + len(d.NodeMarks) +
+		len(d.DeleteConfigMaps); n > 0 || d.ConfigMap != nil || len(d.Events)+len(d.RunEvents) > 0 {
 		t.Errorf("%d writes after a read that failed: %+v", n, d)
 	}
 	before.Conditions = d.Status.Conditions
@@ -58,8 +59,10 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 		objects = append(objects, pod)
 	}
 	clock := clocktesting.NewFakePassiveClock(w.now)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}).Build()
-	r := New(Dependencies{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Clock: clock, Config: testConfig})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}, &v1alpha1.CommTask{}).Build()
+	r := New(Dependencies{Client: c, APIReader: c, Recorder: events.NewFakeRecorder(100), Clock: clock,
+		Config: testConfig})
 	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(group)}
 	reconcile := func() ctrl.Result {
 		t.Helper()
@@ -78,7 +81,8 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 		w.group.Status.Conditions = now.Status.Conditions
 		for name, pod := range w.pods {
 			live := pod.DeepCopy()
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), live); err != nil || live.DeletionTimestamp.IsZero() {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), live); err != nil ||
+				live.DeletionTimestamp.IsZero() {
 				t.Errorf("pod %s of a deleted group was not told to end: %v", name, err)
 			}
 		}
@@ -86,11 +90,13 @@ func (w *groupWorld) isDeleted(t *testing.T) {
 			t.Error("nothing looks again whether the pods are gone")
 		}
 	} else {
-		w.group.Status.Conditions = commgroup.SetConditions(w.group.Status.Conditions, map[string]decision.Finding{v1alpha1.ConditionReady: commgroup.Deleting("")}, group.Generation, w.now)
+		w.group.Status.Conditions = commgroup.SetConditions(w.group.Status.Conditions,
+			map[string]decision.Finding{v1alpha1.ConditionReady: commgroup.Deleting("")}, group.Generation, w.now)
 	}
 	clock.SetTime(w.now.Add(cleanupDeadline)) // the kubelet never answers: the group goes all the same
 	reconcile()
-	if err := c.Get(t.Context(), req.NamespacedName, &v1alpha1.CommGroup{}); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := c.Get(t.Context(), req.NamespacedName, &v1alpha1.CommGroup{}); client.IgnoreNotFound(err) != nil ||
+		err == nil {
 		t.Errorf("the group is still there: %v", err)
 	}
 }
@@ -173,7 +179,8 @@ func (seen *tableSeen) note(w *groupWorld) {
 
 // TestConditionsAfterEvents: each condition after each event in each state, by the table.
 func TestConditionsAfterEvents(t *testing.T) {
-	seen := tableSeen{phases: map[string]bool{}, stages: map[string]bool{}, triggers: map[string]bool{}, verdicts: map[string]bool{}, statuses: map[string]map[string]bool{}}
+	seen := tableSeen{phases: map[string]bool{}, stages: map[string]bool{}, triggers: map[string]bool{},
+		verdicts: map[string]bool{}, statuses: map[string]map[string]bool{}}
 	for _, state := range tableStates {
 		var start *groupWorld // made once: to come there takes longer than the event
 		for _, event := range slices.Sorted(maps.Keys(tableEvents)) {
@@ -186,7 +193,8 @@ func TestConditionsAfterEvents(t *testing.T) {
 			})
 		}
 	}
-	for _, state := range slices.Concat(slices.Sorted(maps.Keys(conditionsAfter)), slices.Sorted(maps.Keys(conditionsAfterInGroup))) {
+	for _, state := range slices.Concat(slices.Sorted(maps.Keys(conditionsAfter)),
+		slices.Sorted(maps.Keys(conditionsAfterInGroup))) {
 		for row, events := range rowsOf(state) {
 			for _, event := range splitTrimmed(events, ";") {
 				if _, ok := tableEvents[event]; !ok || !slices.Contains(tableStates, state) {
@@ -233,7 +241,8 @@ func playCell(t *testing.T, w *groupWorld, state, event string, seen *tableSeen)
 		if is[kind] != was[kind] {
 			news = append(news, kind+"="+is[kind])
 		}
-		old, c := meta.FindStatusCondition(before.group.Status.Conditions, kind), meta.FindStatusCondition(w.group.Status.Conditions, kind)
+		old, c := meta.FindStatusCondition(before.group.Status.Conditions, kind),
+			meta.FindStatusCondition(w.group.Status.Conditions, kind)
 		if c.ObservedGeneration < old.ObservedGeneration {
 			t.Errorf("%s: generation %d after %d", kind, c.ObservedGeneration, old.ObservedGeneration)
 		}

@@ -29,13 +29,17 @@ import (
 // TestStateMachineNode and TestStateMachineGroup play random histories of a group and hold each step against the
 // invariants.
 func TestStateMachineNode(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanNode, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50, "verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "rests on": 5, "old objects": 1, "run NodesChanged": 2, "run Scheduled": 5, "ended": 20,
-		"happens CommGroup": 10, "happens CommTask": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
+	playSeeds(t, v1alpha1.SpanNode, map[string]int{"mark Pass": 5, "ready": 50, "culprit": 20, "missing": 50,
+		"verdict Fail": 1, "kept": 2, "stands": 20, "read fails": 100, "old read": 5, "rests on": 5, "old objects": 1,
+		"run NodesChanged": 2, "run Scheduled": 5, "ended": 20, "happens CommGroup": 10, "happens CommTask": 10,
+		"happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
 }
 
 func TestStateMachineGroup(t *testing.T) {
-	playSeeds(t, v1alpha1.SpanGroup, map[string]int{"mark Pass": 1, "ready": 10, "culprit": 20, "stage passed": 5, "verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "old read": 5, "ended": 20,
-		"happens CommGroup": 10, "happens CommTask": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2, "happens manager": 1})
+	playSeeds(t, v1alpha1.SpanGroup, map[string]int{"mark Pass": 1, "ready": 10, "culprit": 20, "stage passed": 5,
+		"verdict Fail": 2, "kept": 5, "stands": 2, "read fails": 100, "old read": 5, "ended": 20,
+		"happens CommGroup": 10, "happens CommTask": 10, "happens Node": 10, "happens Pod": 5, "happens ConfigMap": 2,
+		"happens manager": 1})
 }
 
 // FuzzStateMachine looks for seeds whose history breaks an invariant.
@@ -117,9 +121,11 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 	group.Spec.Benchmark.MaxSizeBytes = 16384
 	group.Spec.Benchmark.Variants = []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA}
 	if rng.IntN(2) == 0 {
-		group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingDryRun, MaxPercent: ptr.To(int32(100))} // so that every one that fails is named
+		// so that every one that fails is named
+		group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingDryRun, MaxPercent: ptr.To(int32(100))}
 		if seed%2 == 1 {
-			group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(20 + 10*(seed%9)))}
+			group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction,
+				MaxPercent: ptr.To(int32(20 + 10*(seed%9)))}
 		}
 	}
 	if rng.IntN(3) == 0 {
@@ -174,13 +180,16 @@ func randomMachine(t *testing.T, seed uint64, span v1alpha1.Span) *machine {
 // busy says whether something of the node's is to be done by its agents now.
 func (m *machine) busy(node string) bool {
 	ct := m.commTask(node)
-	return ct == nil || ct.Spec.Session != nil && ct.Spec.Session.State == v1alpha1.SessionOpen || ct.Spec.Run != nil && ct.Spec.Run.Closed == nil && runs.FinishedReport(ct) == nil || m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || m.factsOn(node) == nil
+	return ct == nil || ct.Spec.Session != nil && ct.Spec.Session.State == v1alpha1.SessionOpen ||
+		ct.Spec.Run != nil && ct.Spec.Run.Closed == nil && runs.FinishedReport(ct) == nil ||
+		m.groupPod(node) != nil && podstate.Alive(m.groupPod(node)) || m.factsOn(node) == nil
 }
 
 // passTime goes on a little, or to what the manager waits for. Whoever should have acted meanwhile is late.
 func (m *machine) passTime() {
 	d := time.Duration(m.rng.IntN(3000)) * time.Millisecond
-	work := slices.ContainsFunc(m.nodeNames(), m.busy) || m.group.Status.Run != nil && m.group.Status.Run.Phase == v1alpha1.RunPhaseRunning
+	work := slices.ContainsFunc(m.nodeNames(), m.busy) ||
+		m.group.Status.Run != nil && m.group.Status.Run.Phase == v1alpha1.RunPhaseRunning
 	if (!m.punctual || !work) && m.rng.IntN(3) == 0 {
 		if d = time.Duration(m.rng.IntN(100)) * time.Second; m.rng.IntN(2) == 0 && m.wakeAt.After(m.now) {
 			d = min(m.wakeAt.Sub(m.now), 10*time.Minute)
@@ -194,7 +203,8 @@ func (m *machine) passTime() {
 		}
 		// Many short whiles are a long one, too.
 		ct, run := m.commTask(node), m.group.Status.Run
-		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second && (ct == nil || !runs.Assigned(ct, run.ID) || runs.FinishedReport(ct) == nil) {
+		if run != nil && run.Phase == v1alpha1.RunPhaseRunning && m.now.Sub(run.StartTime.Time) > 45*time.Second &&
+			(ct == nil || !runs.Assigned(ct, run.ID) || runs.FinishedReport(ct) == nil) {
 			m.blame(node, "slow")
 		}
 		if m.factsOn(node) != nil && m.rng.IntN(8) > 0 {
@@ -233,7 +243,9 @@ func (m *machine) runAgent(node string, verdict v1alpha1.Verdict) {
 			continue
 		}
 		if pod.Spec.NodeName == "" {
-			if !slices.ContainsFunc(m.podsOn(node), func(other string) bool { return m.pods[other].Spec.NodeName != "" && podstate.Alive(m.pods[other]) }) {
+			if !slices.ContainsFunc(m.podsOn(node), func(other string) bool {
+				return m.pods[other].Spec.NodeName != "" && podstate.Alive(m.pods[other])
+			}) {
 				startPod(pod, node, m.clock(node)) // the scheduler found its GPUs free
 			}
 			return
@@ -298,9 +310,9 @@ func (m *machine) stageAgents() {
 }
 
 // happenings are what may happen in a random history: by number what each is of; see happen.
-var happenings = []string{viaCommTask, viaCommTask, viaPod, viaPod, viaPod, viaCommTask, viaCommTask, viaNode, viaNode, viaNode, viaNode,
-	viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommTask, viaNode, viaConfigMap, viaGroup, viaCommTask, viaCommTask, viaManager,
-	viaCommNode, viaCommNode, viaCommNode, viaCommRun, viaCommRun}
+var happenings = []string{viaCommTask, viaCommTask, viaPod, viaPod, viaPod, viaCommTask, viaCommTask, viaNode, viaNode,
+	viaNode, viaNode, viaGroup, viaGroup, viaGroup, viaGroup, viaGroup, viaCommTask, viaNode, viaConfigMap, viaGroup,
+	viaCommTask, viaCommTask, viaManager, viaCommNode, viaCommNode, viaCommNode, viaCommRun, viaCommRun}
 
 // viaManager: another manager takes over.
 const viaManager = "manager"
@@ -349,7 +361,8 @@ func (m *machine) happen() {
 			if m.absent[name] {
 				m.made++
 				m.nodes = slices.Clone(m.nodes)
-				m.nodes[m.index[name]].UID = types.UID(fmt.Sprintf("uid-%s-%d", name, m.made)) // the name of old, another node
+				// the name of old, another node
+				m.nodes[m.index[name]].UID = types.UID(fmt.Sprintf("uid-%s-%d", name, m.made))
 				delete(m.absent, name)
 			}
 		}
@@ -365,7 +378,8 @@ func (m *machine) happen() {
 		m.group.Spec.Benchmark.Iterations++
 		m.group.Generation++
 	case 12:
-		m.group.Spec.Publish.Mode = []v1alpha1.PublishMode{v1alpha1.PublishOff, v1alpha1.PublishWhenProven}[m.rng.IntN(2)]
+		m.group.Spec.Publish.Mode = []v1alpha1.PublishMode{v1alpha1.PublishOff,
+			v1alpha1.PublishWhenProven}[m.rng.IntN(2)]
 		m.group.Generation++ // nothing that a run depends on
 	case 13:
 		m.setState([]v1alpha1.RunState{v1alpha1.RunActive, v1alpha1.RunSuspended}[m.rng.IntN(2)])
@@ -415,7 +429,8 @@ func (m *machine) happen() {
 		m.odd(node, "its driver is another one", func(f *v1alpha1.NodeFacts) { f.Driver.Version = "6.10.5" })
 	case 24:
 		m.odd(node, "it has a problem", func(f *v1alpha1.NodeFacts) {
-			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded, Message: "no driver"}}
+			f.Problems = []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemDriverNotLoaded,
+				Message: "no driver"}}
 		})
 	case 25:
 		m.odd(node, "it is simulated", func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginSimulated })
@@ -455,9 +470,11 @@ func (m *machine) endHistory() {
 	m.group.Spec.Run.Schedule = ""
 	m.failing = 0
 	spec := &m.group.Spec
-	one := time.Duration(len(m.nodes)+1)*(decision.Seconds(spec.Run.StartDeadlineSeconds+spec.Run.NodeDeadlineSeconds)+podstate.StuckAfter+time.Minute) +
+	one := time.Duration(len(m.nodes)+1)*(decision.Seconds(spec.Run.StartDeadlineSeconds+
+		spec.Run.NodeDeadlineSeconds)+podstate.StuckAfter+time.Minute) +
 		time.Duration(stage.PodSeconds(spec))*time.Second
-	end := m.now.Add(one * (commrun.MaxRepeats + 2)) // the run that goes on, and those that follow from what changed before
+	// the run that goes on, and those that follow from what changed before
+	end := m.now.Add(one * (commrun.MaxRepeats + 2))
 	m.logf("left alone")
 	for range 3000 {
 		m.kubelets()
@@ -476,7 +493,8 @@ func (m *machine) endHistory() {
 		switch {
 		case m.wakeAt.IsZero() && m.alive() == 0:
 			m.failf("nothing is waited for, and the run goes on: %s", runWords(&m.group.Status))
-		case m.wakeAt.IsZero() && slices.ContainsFunc(slices.Sorted(maps.Keys(m.pods)), func(name string) bool { return m.holds(name) }):
+		case m.wakeAt.IsZero() &&
+			slices.ContainsFunc(slices.Sorted(maps.Keys(m.pods)), func(name string) bool { return m.holds(name) }):
 			m.failf("pods hold GPUs, and nothing wakes the manager: %s", runWords(&m.group.Status))
 		case m.wakeAt.After(m.now):
 			m.now = m.wakeAt

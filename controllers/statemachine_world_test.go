@@ -35,8 +35,8 @@ type machine struct {
 	rng *rand.Rand
 	// views are what the API server has had, the last is what it has; never changed once they are there.
 	views []apiView
-	// cache says which view each kind in the manager's cache is of; other is that of a manager that was paused while this
-	// one took over, and does not know it yet.
+	// cache says which view each kind in the manager's cache is of; other is that of a manager that was paused while
+	// this one took over, and does not know it yet.
 	cache, other caches
 	// stored is the CommGroup's own status; runs of the world has its CommRuns.
 	stored v1alpha1.CommGroupStatus
@@ -88,12 +88,13 @@ func (m *machine) logf(format string, args ...any) {
 // failf ends the history, and prints its end.
 func (m *machine) failf(format string, args ...any) {
 	m.t.Helper()
-	m.t.Fatalf("%s\nsettings: %s\nfaults: %+v\nthe history's end:\n%s", fmt.Sprintf(format, args...), describe(&m.group.Spec), m.faults,
-		strings.Join(m.trace[max(0, len(m.trace)-60):], "\n"))
+	m.t.Fatalf("%s\nsettings: %s\nfaults: %+v\nthe history's end:\n%s", fmt.Sprintf(format, args...),
+		describe(&m.group.Spec), m.faults, strings.Join(m.trace[max(0, len(m.trace)-60):], "\n"))
 }
 
 func describe(s *v1alpha1.CommGroupSpec) string {
-	return fmt.Sprintf("span %s, maxParallelNodes %d, minMembers %d, schedule %q, mesh %d", s.Span, s.Run.MaxParallelNodes, s.Members.MinMembers, s.Run.Schedule, len(s.Mesh))
+	return fmt.Sprintf("span %s, maxParallelNodes %d, minMembers %d, schedule %q, mesh %d",
+		s.Span, s.Run.MaxParallelNodes, s.Members.MinMembers, s.Run.Schedule, len(s.Mesh))
 }
 
 // record gives each object that changed a new resource version.
@@ -125,7 +126,8 @@ func (m *machine) record() {
 		if m.absent[name] {
 			continue // the garbage collector deletes it with its Node
 		}
-		if next.commNodes[name] = last.commNodes[name]; last.commNodes[name] == nil || last.commNodes[name].Status.Facts != cn.Status.Facts || last.commNodes[name].Spec != cn.Spec {
+		if next.commNodes[name] = last.commNodes[name]; last.commNodes[name] == nil ||
+			last.commNodes[name].Status.Facts != cn.Status.Facts || last.commNodes[name].Spec != cn.Spec {
 			cn.ResourceVersion = bump()
 			own := *cn // facts are replaced as a whole
 			next.commNodes[name] = &own
@@ -179,7 +181,8 @@ func copyOf(ct *v1alpha1.CommTask) *v1alpha1.CommTask {
 // catchUp moves the caches on: all the way, or each by some random way. None ever goes back.
 func (m *machine) catchUp(fresh bool) {
 	last := len(m.views) - 1
-	for _, at := range []*int{&m.cache.group, &m.cache.runs, &m.cache.nodes, &m.cache.commNodes, &m.cache.commTasks, &m.cache.pods, &m.cache.configMap} {
+	for _, at := range []*int{&m.cache.group, &m.cache.runs, &m.cache.nodes, &m.cache.commNodes, &m.cache.commTasks,
+		&m.cache.pods, &m.cache.configMap} {
 		if fresh || m.rng.IntN(2) == 0 {
 			*at = last
 		} else {
@@ -191,7 +194,8 @@ func (m *machine) catchUp(fresh bool) {
 // read is gather: from the caches, and from the API itself where they lack a pod.
 func (m *machine) read() *Snapshot {
 	group, runs := m.views[m.cache.group].group, m.views[m.cache.runs].runs
-	if latest := state.Latest(runs); group.Status.Run != nil && (latest == nil || latest.Status.Number < group.Status.Run.Number) {
+	if latest := state.Latest(runs); group.Status.Run != nil &&
+		(latest == nil || latest.Status.Number < group.Status.Run.Number) {
 		runs = m.views[len(m.views)-1].runs
 	}
 	latest := state.Latest(runs)
@@ -199,7 +203,8 @@ func (m *machine) read() *Snapshot {
 	if deleted {
 		latest = nil
 	}
-	s := &Snapshot{Now: m.now, RunDeleted: deleted, Group: state.Join(group, runs), Stored: group, StoredRun: latest, Runs: runs, Nodes: m.views[m.cache.nodes].nodes}
+	s := &Snapshot{Now: m.now, RunDeleted: deleted, Group: state.Join(group, runs), Stored: group, StoredRun: latest,
+		Runs: runs, Nodes: m.views[m.cache.nodes].nodes}
 	commNodes := m.views[m.cache.commNodes].commNodes
 	for _, name := range slices.Sorted(maps.Keys(commNodes)) {
 		s.CommNodes = append(s.CommNodes, *commNodes[name])
@@ -407,7 +412,9 @@ func (m *machine) createPods(s *Snapshot, pods []*corev1.Pod) error {
 		pod.CreationTimestamp, pod.Status.Phase = *decision.Stamp(m.now), corev1.PodPending
 		m.pods[pod.Name] = pod
 		m.writes.pods++
-		if !slices.ContainsFunc(slices.Sorted(maps.Keys(m.commTasks)), func(n string) bool { return m.commTasks[n].UID == pod.OwnerReferences[0].UID }) {
+		if !slices.ContainsFunc(slices.Sorted(maps.Keys(m.commTasks)), func(n string) bool {
+			return m.commTasks[n].UID == pod.OwnerReferences[0].UID
+		}) {
 			m.deletePod(pod.Name) // its owner is gone
 		}
 	}
@@ -420,7 +427,8 @@ func (m *machine) writeConfigMap(s *Snapshot, d *Decision) error {
 	case s.ConfigMap != nil && !objects.OwnedBy(s.ConfigMap, s.Group):
 		m.failf("a ConfigMap of someone else is to be written: %+v", d.ConfigMap)
 	case err != nil:
-	case s.ConfigMap == nil && m.configMap != nil, s.ConfigMap != nil && (m.configMap == nil || m.configMap.ResourceVersion != s.ConfigMap.ResourceVersion):
+	case s.ConfigMap == nil && m.configMap != nil,
+		s.ConfigMap != nil && (m.configMap == nil || m.configMap.ResourceVersion != s.ConfigMap.ResourceVersion):
 		err = errConflict
 	default:
 		m.configMap = d.ConfigMap.DeepCopy()
@@ -531,7 +539,9 @@ func (m *machine) writeGroup(s *Snapshot, d *Decision) error {
 
 // newMachine is a cluster with the group in it, of which the manager has seen nothing yet.
 func newMachine(t *testing.T, seed uint64, group *state.Group, nodes int) *machine {
-	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{}, oddities: map[string]func(*v1alpha1.NodeFacts){}, skew: map[string]time.Duration{}, writes: writeCounts{nodes: map[string]bool{}}}
+	m := &machine{rng: rand.New(rand.NewPCG(seed, 23)), absent: map[string]bool{},
+		oddities: map[string]func(*v1alpha1.NodeFacts){}, skew: map[string]time.Duration{},
+		writes: writeCounts{nodes: map[string]bool{}}}
 	m.groupWorld = groupWorldOf(t, newWorld(group, testkit.Nodes(nodes)))
 	for i := range m.nodes {
 		m.index[m.nodes[i].Name] = i
@@ -554,7 +564,9 @@ func (m *machine) nodeNames() []string {
 
 // podsOn are the names of the node's pods, in order.
 func (m *machine) podsOn(node string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.pods)), func(name string) bool { return m.pods[name].Labels[v1alpha1.LabelNode] != node })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.pods)), func(name string) bool {
+		return m.pods[name].Labels[v1alpha1.LabelNode] != node
+	})
 }
 
 // kubelets end the pods that are to end, and those of nodes that are gone.

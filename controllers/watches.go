@@ -33,7 +33,8 @@ import (
 // SetupWithManager wires the reconciler's watches. Each ignores what cannot change a decision.
 func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent int) error {
 	r.pace.slowWorkers = slowWorkers(maxConcurrent)
-	sweeper := &MarkSweeper{Client: r.Client, APIReader: r.APIReader, Namespaces: r.Config.Namespaces, Access: r.Access, Now: r.Clock.Now, Tick: time.NewTicker(sweepInterval).C,
+	sweeper := &MarkSweeper{Client: r.Client, APIReader: r.APIReader, Namespaces: r.Config.Namespaces,
+		Access: r.Access, Now: r.Clock.Now, Tick: time.NewTicker(sweepInterval).C,
 		Report: func(err error) { mgr.GetLogger().Error(err, "Could not sweep gating's marks; trying again later") }}
 	if err := mgr.Add(sweeper); err != nil {
 		return err
@@ -47,10 +48,13 @@ func (r *CommGroupReconciler) SetupWithManager(mgr ctrl.Manager, maxConcurrent i
 		For(&v1alpha1.CommGroup{}, builder.WithPredicates(updates(groupChanged))).
 		Owns(&v1alpha1.CommTask{}, builder.WithPredicates(updates(commTaskChanged))).
 		Owns(&corev1.ConfigMap{}).
-		Watches(&v1alpha1.CommRun{}, handler.EnqueueRequestsFromMapFunc(r.groupOfCommRun), builder.WithPredicates(updates(commRunChanged))).
+		Watches(&v1alpha1.CommRun{}, handler.EnqueueRequestsFromMapFunc(r.groupOfCommRun),
+			builder.WithPredicates(updates(commRunChanged))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(groupOfRunPod)).
-		Watches(&v1alpha1.CommNode{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfCommNode), builder.WithPredicates(updates(r.commNodeChanged))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(updates(nodeChanged))).
+		Watches(&v1alpha1.CommNode{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfCommNode),
+			builder.WithPredicates(updates(r.commNodeChanged))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode),
+			builder.WithPredicates(updates(nodeChanged))).
 		WithOptions(controllerOptions(maxConcurrent)).
 		Complete(reconcile.Func(r.paced))
 }
@@ -73,13 +77,14 @@ func controllerOptions(maxConcurrent int) controller.Options {
 		MaxConcurrentReconciles: maxConcurrent,
 		ReconciliationTimeout:   reconcileDeadline,
 		CacheSyncTimeout:        cacheDeadline,
-		// First in, first out. controller-runtime's priority queue puts objects of the initial list, and all that a reconcile
-		// of them requeues, behind each event: where other groups always have one, a group that only the initial list named
-		// would never be reconciled.
+		// First in, first out. controller-runtime's priority queue puts objects of the initial list, and all that a
+		// reconcile of them requeues, behind each event: where other groups always have one, a group that only the
+		// initial list named would never be reconciled.
 		UsePriorityQueue: ptr.To(false),
-		// Without the token bucket of the default, which all groups share: after an outage it would hold back each by the
-		// errors of all.
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorRetry, maxErrorRetry),
+		// Without the token bucket of the default, which all groups share: after an outage it would hold back each by
+		// the errors of all.
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorRetry,
+			maxErrorRetry),
 	}
 }
 
@@ -103,7 +108,8 @@ func updates(changed func(before, after client.Object) bool) predicate.Predicate
 }
 
 func generationChanged(before, after client.Object) bool {
-	return before.GetGeneration() != after.GetGeneration() || !before.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp())
+	return before.GetGeneration() != after.GetGeneration() ||
+		!before.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp())
 }
 
 // groupChanged ignores the controller's own status writes, but for a run that starts or ends: its next step follows.
@@ -124,8 +130,8 @@ func groupChanged(before, after client.Object) bool {
 func commRunChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommRun)
 	b, okB := after.(*v1alpha1.CommRun)
-	return !okA || !okB || generationChanged(before, after) || a.Status.ID != b.Status.ID || a.Status.Phase != b.Status.Phase ||
-		spanMoved(a.Status.Span, b.Status.Span)
+	return !okA || !okB || generationChanged(before, after) || a.Status.ID != b.Status.ID ||
+		a.Status.Phase != b.Status.Phase || spanMoved(a.Status.Span, b.Status.Span)
 }
 
 // spanMoved says whether the group's stage has taken a step: tasks and pods follow from the written status.
@@ -148,7 +154,8 @@ func spanMoved(a, b *v1alpha1.SpanStatus) bool {
 func commTaskChanged(before, after client.Object) bool {
 	a, okA := before.(*v1alpha1.CommTask)
 	b, okB := after.(*v1alpha1.CommTask)
-	return !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) || !equality.Semantic.DeepEqual(a.Status, b.Status)
+	return !okA || !okB || generationChanged(before, after) || !maps.Equal(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(a.Status, b.Status)
 }
 
 // commNodeChanged ignores a report that only confirms one that still holds: the reconciler wakes when a report runs
@@ -168,7 +175,8 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 	if x.Facts != nil && y.Facts != nil && nodefacts.Hold(a, r.Clock.Now()) {
 		confirmed := *x.Facts
 		confirmed.ObservedTime, confirmed.RAS = y.Facts.ObservedTime, y.Facts.RAS
-		confirmed.XGMI.UncorrectableErrors, confirmed.XGMI.CorrectableErrors = y.Facts.XGMI.UncorrectableErrors, y.Facts.XGMI.CorrectableErrors
+		confirmed.XGMI.UncorrectableErrors, confirmed.XGMI.CorrectableErrors = y.Facts.XGMI.UncorrectableErrors,
+			y.Facts.XGMI.CorrectableErrors
 		x.Facts = &confirmed
 	}
 	return !equality.Semantic.DeepEqual(x, y)
@@ -178,7 +186,8 @@ func (r *CommGroupReconciler) commNodeChanged(before, after client.Object) bool 
 func nodeChanged(before, after client.Object) bool {
 	a, okA := before.(*corev1.Node)
 	b, okB := after.(*corev1.Node)
-	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID || a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID ||
+	return !okA || !okB || !maps.Equal(a.Labels, b.Labels) || a.UID != b.UID ||
+		a.Status.NodeInfo.BootID != b.Status.NodeInfo.BootID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() || gating.Changed(a, b) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable) ||
 		!equality.Semantic.DeepEqual(a.Status.Capacity, b.Status.Capacity)
@@ -189,7 +198,8 @@ func nodeChanged(before, after client.Object) bool {
 func groupOfRunPod(_ context.Context, pod client.Object) []reconcile.Request {
 	group, ok := groupAnnotation(pod)
 	owner := metav1.GetControllerOf(pod)
-	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommTask" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+	if !ok || group.Namespace != pod.GetNamespace() || owner == nil || owner.Kind != "CommTask" ||
+		owner.APIVersion != v1alpha1.GroupVersion.String() {
 		return nil
 	}
 	// CommTaskName puts the group first and shortens what is longer than 200 bytes. The node is left out: a pod's label
@@ -213,8 +223,9 @@ func (r *CommGroupReconciler) groupOfCommRun(ctx context.Context, object client.
 		err = r.APIReader.Get(ctx, key, &v1alpha1.CommGroup{}) // the cache may not have it yet
 		if apierrors.IsNotFound(err) {
 			r.Recorder.Eventf(run, nil, corev1.EventTypeWarning, v1alpha1.ReasonNoCommGroup, "FindCommGroup",
-				"There is no CommGroup %s in namespace %s, so that nothing runs. Create it, or delete this CommRun and create "+
-					"one whose spec.groupName is one of `kubectl get commgroups -n %s`.", key.Name, key.Namespace, key.Namespace)
+				"There is no CommGroup %s in namespace %s, so that nothing runs. Create it, or delete this "+
+					"CommRun and create one whose spec.groupName is one of `kubectl get commgroups -n %s`.",
+				key.Name, key.Namespace, key.Namespace)
 		}
 	}
 	if err != nil {
@@ -242,7 +253,8 @@ func (r *CommGroupReconciler) groupsOfNode(ctx context.Context, object client.Ob
 	var out []reconcile.Request
 	for i := range groups.Items {
 		group := &groups.Items[i]
-		if members, err := membership.Select(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 && node.Annotations[gating.Key(string(group.UID))] == "" {
+		if members, err := membership.Select(&group.Spec, []corev1.Node{*node}); err == nil && len(members) == 0 &&
+			node.Annotations[gating.Key(string(group.UID))] == "" {
 			continue
 		}
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(group)})

@@ -23,7 +23,8 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 	group := func() *state.Group {
 		g := testkit.Group()
 		g.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-1", Phase: v1alpha1.RunPhaseRunning}
-		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageGroup, Present: 4, Tests: []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1}}}
+		g.Status.Span = &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageGroup, Present: 4,
+			Tests: []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1}}}
 		return g
 	}
 	now := metav1.NewTime(testkit.Now)
@@ -41,7 +42,8 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 		"member is let go": {func(g *state.Group) { g.Status.Span.Present-- }, true},
 		"test ends":        {func(g *state.Group) { g.Status.Span.Tests[0].Verdict = v1alpha1.VerdictPass }, true},
 		"one ends, another opens": {func(g *state.Group) {
-			g.Status.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1, Verdict: v1alpha1.VerdictFail}, {ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1}}
+			g.Status.Span.Tests = []v1alpha1.SpanTest{{ID: "group-1", Kind: v1alpha1.TestGroup, Round: 1,
+				Verdict: v1alpha1.VerdictFail}, {ID: "localize-1-1", Kind: v1alpha1.TestSearch, Round: 1, Index: 1}}
 		}, true},
 		"counts":     {func(g *state.Group) { g.Status.Members.Passed++ }, false},
 		"conditions": {func(g *state.Group) { g.Status.Conditions = []metav1.Condition{{Type: cReady}} }, false},
@@ -51,7 +53,8 @@ func TestChangesOfAGroupThatCount(t *testing.T) {
 		tc.change(after)
 		beforeGroup, beforeRun := group().Objects()
 		afterGroup, afterRun := after.Objects()
-		if got := groupChanged(beforeGroup, afterGroup) || afterRun != nil && commRunChanged(beforeRun, afterRun); got != tc.want {
+		if got := groupChanged(beforeGroup, afterGroup) ||
+			afterRun != nil && commRunChanged(beforeRun, afterRun); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -73,7 +76,8 @@ func TestSuspendingARunCounts(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()
 	recorder := events.NewFakeRecorder(8)
 	r := New(Dependencies{Client: c, APIReader: c, Recorder: recorder})
-	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(stored) {
+	if woken := r.groupOfCommRun(t.Context(), after); len(woken) != 1 ||
+		woken[0].NamespacedName != client.ObjectKeyFromObject(stored) {
 		t.Errorf("it wakes %v", woken)
 	}
 	if len(recorder.Events) > 0 {
@@ -86,7 +90,8 @@ func TestSuspendingARunCounts(t *testing.T) {
 	if len(recorder.Events) != 1 {
 		t.Fatalf("without a group there are %d events, want one", len(recorder.Events))
 	}
-	if e := <-recorder.Events; !strings.HasPrefix(e, "Warning "+v1alpha1.ReasonNoCommGroup+" There is no CommGroup none in namespace") {
+	if e := <-recorder.Events; !strings.HasPrefix(e,
+		"Warning "+v1alpha1.ReasonNoCommGroup+" There is no CommGroup none in namespace") {
 		t.Errorf("without a group it is told %s", e)
 	}
 	after.Status.ID, after.Status.Phase = "1-1", v1alpha1.RunPhaseFinished // one of a group that is being deleted
@@ -102,12 +107,14 @@ func TestChangesOfANodeThatCount(t *testing.T) {
 		change func(*corev1.Node)
 		want   bool
 	}{
-		"labels":      {func(n *corev1.Node) { n.Labels = map[string]string{"gpu": "no"} }, true},
-		"made anew":   {func(n *corev1.Node) { n.UID = "another" }, true},
-		"rebooted":    {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, true},
-		"deletion":    {func(n *corev1.Node) { n.DeletionTimestamp = &now }, true},
-		"allocatable": {func(n *corev1.Node) { n.Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "4") }, true},
-		"capacity":    {func(n *corev1.Node) { n.Status.Capacity = testkit.Resources(v1alpha1.ResourceGPU, "4") }, true},
+		"labels":    {func(n *corev1.Node) { n.Labels = map[string]string{"gpu": "no"} }, true},
+		"made anew": {func(n *corev1.Node) { n.UID = "another" }, true},
+		"rebooted":  {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, true},
+		"deletion":  {func(n *corev1.Node) { n.DeletionTimestamp = &now }, true},
+		"allocatable": {func(n *corev1.Node) {
+			n.Status.Allocatable = testkit.Resources(v1alpha1.ResourceGPU, "4")
+		}, true},
+		"capacity": {func(n *corev1.Node) { n.Status.Capacity = testkit.Resources(v1alpha1.ResourceGPU, "4") }, true},
 		"heartbeat": {func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: now}}
 		}, false},
@@ -123,11 +130,13 @@ func TestChangesOfANodeThatCount(t *testing.T) {
 		change func(*v1alpha1.CommTask)
 		want   bool
 	}{
-		"spec":        {func(ct *v1alpha1.CommTask) { ct.Generation++ }, true},
-		"deletion":    {func(ct *v1alpha1.CommTask) { ct.DeletionTimestamp = &now }, true},
-		"labels":      {func(ct *v1alpha1.CommTask) { ct.Labels = map[string]string{"a": "b"} }, true},
-		"run report":  {func(ct *v1alpha1.CommTask) { ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1"} }, true},
-		"session":     {func(ct *v1alpha1.CommTask) { ct.Status.Session = &v1alpha1.SessionStatus{RunID: "1-1"} }, true},
+		"spec":       {func(ct *v1alpha1.CommTask) { ct.Generation++ }, true},
+		"deletion":   {func(ct *v1alpha1.CommTask) { ct.DeletionTimestamp = &now }, true},
+		"labels":     {func(ct *v1alpha1.CommTask) { ct.Labels = map[string]string{"a": "b"} }, true},
+		"run report": {func(ct *v1alpha1.CommTask) { ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1"} }, true},
+		"session": {func(ct *v1alpha1.CommTask) {
+			ct.Status.Session = &v1alpha1.SessionStatus{RunID: "1-1"}
+		}, true},
 		"annotations": {func(ct *v1alpha1.CommTask) { ct.Annotations = map[string]string{"a": "b"} }, false},
 	} {
 		before := &v1alpha1.CommTask{}
@@ -148,7 +157,8 @@ func TestNodesWakeTheirGroups(t *testing.T) {
 	group := testkit.Group()
 	stored, _ := group.Objects()
 	r := New(Dependencies{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()})
-	member, stranger, marked := testkit.Node("a", nil), testkit.Node("b", map[string]string{"gpu": "no"}), testkit.Node("c", map[string]string{"gpu": "no"})
+	member, stranger, marked := testkit.Node("a", nil), testkit.Node("b", map[string]string{"gpu": "no"}),
+		testkit.Node("c", map[string]string{"gpu": "no"})
 	marked.Annotations = map[string]string{gating.Key(string(group.UID)): "{}"}
 	for node, want := range map[*corev1.Node]int{&member: 1, &stranger: 0, &marked: 1} {
 		if got := r.groupsOfNode(t.Context(), node); len(got) != want {

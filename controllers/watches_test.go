@@ -44,8 +44,10 @@ func TestReportsThatCount(t *testing.T) {
 		{"same facts, at the last moment", report(end-time.Millisecond, "MI300X"), report(0, "MI300X"), false},
 		{"same facts, just too late", report(end, "MI300X"), report(0, "MI300X"), true},
 		{"same facts, after a long silence", report(10*end, "MI300X"), report(0, "MI300X"), true},
-		// The clock of such a node is behind: each of its reports is old when it comes, and holds for a short time only.
-		{"same facts, in time by the node's own clock", report(end+time.Second, "MI300X"), report(end/2, "MI300X"), true},
+		// The clock of such a node is behind: each of its reports is old when it comes, and holds for a short time
+		// only.
+		{"same facts, in time by the node's own clock", report(end+time.Second, "MI300X"),
+			report(end/2, "MI300X"), true},
 		{"other facts, in time", report(end/2, "MI300X"), report(0, "MI325X"), true},
 		{"only more errors that hardware corrected", counted(end/2, 7), counted(0, 8), false},
 		{"more errors and other facts", counted(end/2, 7), report(0, "MI325X"), true},
@@ -81,7 +83,8 @@ func TestConflictsAreNoErrors(t *testing.T) {
 	}{
 		{"conflict", conflict, true, false},
 		{"wrapped conflict", fmt.Errorf("status of commgroup team/g: %w", conflict), true, false},
-		{"conflict on one of many objects", errors.Join(errors.New("away"), fmt.Errorf("write commtask n: %w", conflict)), true, false},
+		{"conflict on one of many objects",
+			errors.Join(errors.New("away"), fmt.Errorf("write commtask n: %w", conflict)), true, false},
 		{"API server away", errors.New("connection refused"), false, true},
 		{"forbidden", apierrors.NewForbidden(groups, "g", errors.New("no")), false, true},
 		{"gone", apierrors.NewNotFound(groups, "g"), false, false},
@@ -89,7 +92,8 @@ func TestConflictsAreNoErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// Where the group is gone its remains are looked for, among none here.
 			empty := fake.NewClientBuilder().WithScheme(scheme).Build()
-			r := New(Dependencies{Client: failingClient{Client: empty, err: c.err}, APIReader: empty, Clock: clock.RealClock{}})
+			r := New(Dependencies{Client: failingClient{Client: empty, err: c.err}, APIReader: empty,
+				Clock: clock.RealClock{}})
 			result, err := r.paced(t.Context(), ctrl.Request{})
 			if (err != nil) != c.wantError || (result.RequeueAfter > 0) != c.retry {
 				t.Errorf("result %+v, error %v", result, err)

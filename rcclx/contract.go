@@ -62,7 +62,8 @@ type LatencyStats struct {
 	MaxNanoseconds    int64 `json:"maxNanoseconds,omitempty"`
 	// P95Nanoseconds is missing (zero) under 20 repeats, of which it would be the largest.
 	P95Nanoseconds int64 `json:"p95Nanoseconds,omitempty"`
-	// CoefficientOfVariationPPM is the standard deviation over the mean, in parts per million; missing under two repeats.
+	// CoefficientOfVariationPPM is the standard deviation over the mean, in parts per million; missing under two
+	// repeats.
 	CoefficientOfVariationPPM int64 `json:"coefficientOfVariationPPM"`
 	Repeats                   int   `json:"repeats,omitempty"`
 	IterationsPerRepeat       int   `json:"iterationsPerRepeat,omitempty"`
@@ -86,26 +87,26 @@ func (l LatencyStats) MarshalJSON() ([]byte, error) {
 type CheckResult struct {
 	// Data that the call was checked with; empty where another program checked, which measures no errors.
 	Data Data `json:"data,omitempty"`
-	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the path. No element
-	// counts as checked where rounding explains so much that a rank's part could be missing unseen, as in sums of random
-	// FP8 elements over 8 ranks: the errors are told all the same.
+	// CheckedElements, WrongElements: outside the tolerance of the datatype, the number of ranks and the path. No
+	// element counts as checked where rounding explains so much that a rank's part could be missing unseen, as in sums
+	// of random FP8 elements over 8 ranks: the errors are told all the same.
 	CheckedElements int64 `json:"checkedElements"`
 	WrongElements   int64 `json:"wrongElements"`
 	// FirstWrongElement is the index of the first wrong one in the result; nil where none is.
 	FirstWrongElement *int64 `json:"firstWrongElement,omitempty"`
-	// NaNElements became NaN, and OverflowElements infinite or clipped to the largest value of a narrower type, where the
-	// reference is a finite value.
+	// NaNElements became NaN, and OverflowElements infinite or clipped to the largest value of a narrower type, where
+	// the reference is a finite value.
 	NaNElements      int64 `json:"nanElements,omitempty"`
 	OverflowElements int64 `json:"overflowElements,omitempty"`
 	// UnwrittenElements are wrong ones that still hold what filled the buffer before the call: the library never wrote
-	// them. They are not among NaNElements. Of one-byte elements, where a value may look the same, only a buffer none of
-	// which was written counts.
+	// them. They are not among NaNElements. Of one-byte elements, where a value may look the same, only a buffer none
+	// of which was written counts.
 	UnwrittenElements int64 `json:"unwrittenElements,omitempty"`
 	// MaxRelativeErrorPPM is the largest |got-want| over the largest |want|, in parts per million. Above zero on exact
 	// data it proves that the values were quantised.
 	MaxRelativeErrorPPM int64 `json:"maxRelativeErrorPPM"`
-	// MeanRelativeErrorPPM is the mean of |got-want| over the mean of |want|, in parts per million, of the elements that
-	// are finite.
+	// MeanRelativeErrorPPM is the mean of |got-want| over the mean of |want|, in parts per million, of the elements
+	// that are finite.
 	MeanRelativeErrorPPM int64 `json:"meanRelativeErrorPPM,omitempty"`
 }
 
@@ -161,7 +162,8 @@ type Effective struct {
 	// Reason: Active, NotBuilt, MultiNode, RankCount, BelowThreshold, AboveThreshold, DatatypeUnsupported,
 	// UnknownVariable, FlavorUnsupported, Disabled, NotApplied, TakenByFP8 or Unknown.
 	Reason string `json:"reason"`
-	// MinBytes and MaxBytes bound the sizes for which the setting is in effect; nil where there is no bound or no effect.
+	// MinBytes and MaxBytes bound the sizes for which the setting is in effect; nil where there is no bound or no
+	// effect.
 	MinBytes *int64 `json:"minBytes,omitempty"`
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 	// Message says in one sentence why, and what to do.

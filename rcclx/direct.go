@@ -87,7 +87,8 @@ func directAllGatherGate(f Flavor, env environment, c Call) gate {
 	case threshold == -1:
 		return closed(ReasonDisabled, "direct AllGather is off (%s=-1)", directAGThreshold)
 	case c.Ranks%8 != 0:
-		return closed(ReasonRankCount, "direct AllGather needs a multiple of 8 ranks; this communicator has %d", c.Ranks)
+		return closed(ReasonRankCount, "direct AllGather needs a multiple of 8 ranks; this communicator has %d",
+			c.Ranks)
 	case gpu == gfx942:
 		return atMost(c, on942, "on "+gpu)
 	case gpu == gfx950:
@@ -99,7 +100,8 @@ func directAllGatherGate(f Flavor, env environment, c Call) gate {
 	case c.SizeBytes > max(on942, on950):
 		return atMost(c, max(on942, on950), "on gfx942 and gfx950")
 	}
-	return closed(ReasonUnknown, "direct up to %s on gfx942 and %s on gfx950, else ring or tree: name the GPU", HumanBytes(on942), HumanBytes(on950))
+	return closed(ReasonUnknown, "direct up to %s on gfx942 and %s on gfx950, else ring or tree: name the GPU",
+		HumanBytes(on942), HumanBytes(on950))
 }
 
 // directReduceScatterGate follows rcclUseReduceScatterDirect in src/rccl_wrap.cc:487-525 of torchcomms
@@ -118,13 +120,17 @@ func directReduceScatterGate(env environment, c Call) gate {
 	case ownPXN && env.integer(pxnVariable) != 0:
 		return closed(ReasonDisabled, "direct ReduceScatter needs PXN, which is off (%s)", pxnVariable)
 	case !ownPXN && c.Ranks < directPXNRanks:
-		return closed(ReasonRankCount, "direct ReduceScatter needs PXN, which is on from %d ranks; this communicator has %d", directPXNRanks, c.Ranks)
+		return closed(ReasonRankCount,
+			"direct ReduceScatter needs PXN, which is on from %d ranks; this communicator has %d",
+			directPXNRanks, c.Ranks)
 	case c.SizeBytes > directReduceScatterMaxBytes:
 		return atMost(c, directReduceScatterMaxBytes, "on gfx950")
 	case c.Nodes == 2 && c.SizeBytes < directReduceScatterTwoNodesBytes:
-		return closed(ReasonBelowThreshold, "under direct ReduceScatter's least size over two nodes of %s", exactBytes(directReduceScatterTwoNodesBytes))
+		return closed(ReasonBelowThreshold, "under direct ReduceScatter's least size over two nodes of %s",
+			exactBytes(directReduceScatterTwoNodesBytes))
 	case env[directRSThreshold] != "":
-		return closed(ReasonUnknown, "with %s set, which of direct, ring and tree is taken is not known", directRSThreshold)
+		return closed(ReasonUnknown, "with %s set, which of direct, ring and tree is taken is not known",
+			directRSThreshold)
 	case gpu == "":
 		return closed(ReasonUnknown, "direct on gfx950, else ring or tree: name the GPU")
 	}
@@ -140,5 +146,6 @@ func atMost(c Call, limit int64, where string) gate {
 
 // directBorders are the sizes at which an answer of directGate may change, each the last of its range.
 func directBorders(env environment, c Call) []int64 {
-	return []int64{directReduceScatterTwoNodesBytes - 1, directReduceScatterMaxBytes, 4 << 20, 8 << 20, int64(c.Nodes) * 2 << 20, env.integer(directAGThreshold)}
+	return []int64{directReduceScatterTwoNodesBytes - 1, directReduceScatterMaxBytes, 4 << 20, 8 << 20,
+		int64(c.Nodes) * 2 << 20, env.integer(directAGThreshold)}
 }

@@ -81,7 +81,8 @@ func requested(m Mode) string {
 
 func unknownFlavor(f Flavor) bool { return f == FlavorUnknown || f == FlavorSimulated || f == "" }
 
-const unknownFlavorMessage = "the library's flavor is not known, so nothing can be said of its gates: name a library that agent explain lists"
+const unknownFlavorMessage = "the library's flavor is not known, so nothing can be said of its gates: " +
+	"name a library that agent explain lists"
 
 func effectiveDDA(f Flavor, s Settings, env environment, sc Scope, c Collective) Effective {
 	e := Effective{Name: SettingName(DDA, c), Requested: requested(s.DDA.Mode)}
@@ -128,12 +129,16 @@ func effectiveLowPrecision(f Flavor, s Settings, env environment, sc Scope, c Co
 	switch {
 	case !s.LowPrecision.wants(c):
 		e.Requested = string(ModeDisabled)
-		return e.not(ReasonDisabled, "not asked for: set lowPrecision.mode to Preferred and name the collective, or none for all")
+		return e.not(ReasonDisabled,
+			"not asked for: set lowPrecision.mode to Preferred and name the collective, or none for all")
 	case unknownFlavor(f):
 		return e.unknown(unknownFlavorMessage)
 	case f == FlavorRCCLXStable && !s.LowPrecision.all():
-		advice := audience.Advice{Pod: "leave lowPrecision.collectives empty", Shell: "leave --low-precision-collectives out"}
-		return e.not(ReasonFlavorUnsupported, fmt.Sprintf("rcclx-stable can switch FP8 for all collectives only: %s, or use rcclx-dev", advice.For(sc.Audience)))
+		advice := audience.Advice{Pod: "leave lowPrecision.collectives empty",
+			Shell: "leave --low-precision-collectives out"}
+		return e.not(ReasonFlavorUnsupported,
+			fmt.Sprintf("rcclx-stable can switch FP8 for all collectives only: %s, or use rcclx-dev",
+				advice.For(sc.Audience)))
 	}
 	t := tally(sc, c, func(call Call) gate { return lowPrecisionGate(f, env, call) })
 	e = t.fill(e)
@@ -166,7 +171,8 @@ func tally(sc Scope, c Collective, ask func(Call) gate) counts {
 	t := counts{audience: sc.Audience}
 	for _, d := range sc.Datatypes {
 		for _, size := range sc.SizesBytes {
-			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes, GFX: sc.GFX}.exact())
+			g := ask(Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: size, Ranks: sc.Ranks, Nodes: sc.Nodes,
+				GFX: sc.GFX}.exact())
 			t.calls++
 			switch {
 			case g.open():
@@ -190,7 +196,8 @@ func (t counts) fill(e Effective) Effective {
 		e.Message = "in effect for every size and datatype asked about"
 	case t.open > 0:
 		e.State, e.Reason, e.Gates = StatePartial, t.closed[0].reason, t.gates()
-		e.Message = fmt.Sprintf("in effect for %d of %d sizes and datatypes; not for others: %s", t.open, t.calls, e.Gates)
+		e.Message = fmt.Sprintf("in effect for %d of %d sizes and datatypes; not for others: %s",
+			t.open, t.calls, e.Gates)
 	case len(t.closed) == 0:
 		return e.unknown("no size and datatype was asked about")
 	default:

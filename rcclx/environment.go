@@ -47,7 +47,8 @@ func parseStrtoll(text string) int64 {
 	}
 	base, digits := 10, "0123456789"
 	switch {
-	case len(text) > 2 && (text[:2] == "0x" || text[:2] == "0X") && strings.ContainsRune("0123456789abcdefABCDEF", rune(text[2])):
+	case len(text) > 2 && (text[:2] == "0x" || text[:2] == "0X") &&
+		strings.ContainsRune("0123456789abcdefABCDEF", rune(text[2])):
 		base, digits, text = 16, "0123456789abcdefABCDEF", text[2:]
 	case strings.HasPrefix(text, "0"):
 		base, digits = 8, "01234567"

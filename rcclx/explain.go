@@ -38,7 +38,8 @@ func Explain(f Flavor, s Settings, c Call) ([]Range, error) {
 	}
 	env := environmentMap(JobEnvironment(f, s))
 	borders := append(directBorders(env, c), 15, // DDA takes multiples of 16 bytes
-		env.limitBytes(envDDAFlatMax), env.limitBytes(envDDATreeMax), env.limitBytes(envDDASendBuffer), env.integer(envAMDThreshold), lowPrecisionMinBytes-1)
+		env.limitBytes(envDDAFlatMax), env.limitBytes(envDDATreeMax), env.limitBytes(envDDASendBuffer),
+		env.integer(envAMDThreshold), lowPrecisionMinBytes-1)
 	slices.Sort(borders)
 	first := c.Datatype.Bytes() * parts
 	borders = slices.DeleteFunc(slices.Compact(borders), func(border int64) bool { return border < first })
@@ -57,7 +58,8 @@ func Explain(f Flavor, s Settings, c Call) ([]Range, error) {
 		call := c
 		call.SizeBytes = sample
 		chosen := choose(f, env, call)
-		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, Source: chosen.source, NotTaken: chosen.not, Notes: notes(f, chosen.path, c)}
+		next := Range{MinBytes: first, MaxBytes: last, Path: chosen.path, Reason: chosen.why, Source: chosen.source,
+			NotTaken: chosen.not, Notes: notes(f, chosen.path, c)}
 		if n := len(ranges); n > 0 && sameAnswer(ranges[n-1], next) {
 			ranges[n-1].MaxBytes = last
 		} else {
@@ -81,20 +83,24 @@ func notes(f Flavor, path Path, c Call) []string {
 	case PathDDAFlat:
 		all = append(all, "only sizes that are multiples of 16 bytes; others take ring or tree")
 	case PathDDATree:
-		all = append(all, fmt.Sprintf("only sizes that split into %d parts that are multiples of 16 bytes; others take ring or tree", c.Ranks))
+		all = append(all, fmt.Sprintf("only sizes that split into %d parts that are multiples of 16 bytes; "+
+			"others take ring or tree", c.Ranks))
 	case PathLowPrecision:
 		if multiple := HazardMultiple(c.Collective, c.Ranks); multiple > 0 {
-			all = append(all, fmt.Sprintf("danger: with a count that is no multiple of %d elements the library's code leaves a tail unwritten: check the data", multiple))
+			all = append(all, fmt.Sprintf("danger: with a count that is no multiple of %d elements the library's "+
+				"code leaves a tail unwritten: check the data", multiple))
 		}
 	}
-	// No gate looks at the GPU, so these are notes (meta/lpcoll/low_precision_utility.h, v_cvt_pk_fp8_f32; build_rcclx.sh,
-	// AMDGPU_TARGETS).
+	// No gate looks at the GPU, so these are notes (meta/lpcoll/low_precision_utility.h, v_cvt_pk_fp8_f32;
+	// build_rcclx.sh, AMDGPU_TARGETS).
 	switch {
 	case !c.otherThanCDNA3And4():
 	case path == PathLowPrecision:
-		all = append(all, fmt.Sprintf("danger: FP8's kernels are machine code for gfx942 and gfx950, and the library does not check that the GPU, %s, is one: leave FP8 off", c.architecture()))
+		all = append(all, fmt.Sprintf("danger: FP8's kernels are machine code for gfx942 and gfx950, and the library "+
+			"does not check that the GPU, %s, is one: leave FP8 off", c.architecture()))
 	case f == FlavorRCCLXDev && (path == PathDDAFlat || path == PathDDATree):
-		all = append(all, fmt.Sprintf("danger: RCCLX is built for gfx942 and gfx950 unless its builder names others, and DDA does not check that the GPU, %s, is one: compare with Baseline", c.architecture()))
+		all = append(all, fmt.Sprintf("danger: RCCLX is built for gfx942 and gfx950 unless its builder names others, "+
+			"and DDA does not check that the GPU, %s, is one: compare with Baseline", c.architecture()))
 	}
 	return all
 }

@@ -93,7 +93,8 @@ func ScanLibraryFile(file io.ReaderAt, sizeBytes int64) (Literals, error) {
 	var found Literals
 	if image, err := elf.NewFile(file); err == nil {
 		for _, section := range image.Sections {
-			if section.Type != elf.SHT_PROGBITS || (section.Name != ".rodata" && section.Name != ".data.rel.ro" && section.Name != ".rodata.str1.1" && section.Name != ".rodata.str1.8") {
+			if section.Type != elf.SHT_PROGBITS || (section.Name != ".rodata" && section.Name != ".data.rel.ro" &&
+				section.Name != ".rodata.str1.1" && section.Name != ".rodata.str1.8") {
 				continue
 			}
 			part, err := ScanLiterals(section.Open())
@@ -111,7 +112,8 @@ func ScanLibraryFile(file io.ReaderAt, sizeBytes int64) (Literals, error) {
 
 func (l Literals) union(o Literals) Literals {
 	return Literals{
-		DevInit: l.DevInit || o.DevInit, DevAllGather: l.DevAllGather || o.DevAllGather, MetaDDA: l.MetaDDA || o.MetaDDA,
+		DevInit: l.DevInit || o.DevInit, DevAllGather: l.DevAllGather || o.DevAllGather,
+		MetaDDA: l.MetaDDA || o.MetaDDA,
 		MetaFP8: l.MetaFP8 || o.MetaFP8, AMDDDA: l.AMDDDA || o.AMDDDA, RCCL: l.RCCL || o.RCCL, NCCL: l.NCCL || o.NCCL,
 	}
 }
@@ -141,5 +143,6 @@ func ParseFlavor(name string) (Flavor, error) {
 	case FlavorRCCL, FlavorRCCLDDA, FlavorRCCLXDev, FlavorRCCLXStable, FlavorNCCL:
 		return f, nil
 	}
-	return FlavorUnknown, fmt.Errorf("library flavor %q is not known: use rccl, rccl-dda, rcclx-dev, rcclx-stable or nccl", name)
+	return FlavorUnknown,
+		fmt.Errorf("library flavor %q is not known: use rccl, rccl-dda, rcclx-dev, rcclx-stable or nccl", name)
 }

@@ -22,13 +22,15 @@ func TestDetectFlavor(t *testing.T) {
 		{"relay symbol", exports("ncclShardedRelayMultiGroupAllReduce"), "", FlavorRCCLXDev},
 		{"develop's literal", none, "xRCCL_LOW_PRECISION_ENABLE_INIT" + zero, FlavorRCCLXDev},
 		{"develop's other literal", none, "RCCL_DDA_ALL_GATHER_MAX_BYTES" + zero, FlavorRCCLXDev},
-		{"stable", none, zero + "RCCL_ENABLE_DDA_ALL_REDUCE" + zero + "RCCL_LOW_PRECISION_ENABLE" + zero, FlavorRCCLXStable},
+		{"stable", none, zero + "RCCL_ENABLE_DDA_ALL_REDUCE" + zero + "RCCL_LOW_PRECISION_ENABLE" + zero,
+			FlavorRCCLXStable},
 		{"amd with dda", none, zero + "RCCL_DDA_ENABLE" + zero + "NCCL_DEBUG" + zero, FlavorRCCLDDA},
 		{"a sentence about dda", none, "set RCCL_DDA_ENABLE=0 while profiling" + zero, FlavorRCCL},
 		{"amd", none, "RCCL_MSCCL_ENABLE" + zero + "NCCL_DEBUG" + zero, FlavorRCCL},
 		{"nvidia", none, "NCCL_DEBUG" + zero, FlavorNCCL},
 		{"something else", none, "libm", FlavorUnknown},
-		{"simulator", exports("simrocmVersion", "ncclShardedRelayMultiGroupAllReduce"), "RCCL_DDA_ENABLE" + zero, FlavorSimulated},
+		{"simulator", exports("simrocmVersion", "ncclShardedRelayMultiGroupAllReduce"), "RCCL_DDA_ENABLE" + zero,
+			FlavorSimulated},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -95,9 +95,11 @@ func lowPrecisionGate(f Flavor, env environment, c Call) gate {
 	case !f.rcclx():
 		return closed(ReasonFlavorUnsupported, "library flavor %s has no FP8 transport: use an RCCLX library", f)
 	case !slices.Contains(Collectives(), c.Collective):
-		return closed(ReasonNotBuilt, "FP8 has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll", c.Collective)
+		return closed(ReasonNotBuilt, "FP8 has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll",
+			c.Collective)
 	case !env.lowPrecision(f, c.Collective):
-		return off("FP8 is off for "+string(c.Collective), settingFP8Mode, lowPrecisionGate(f, env.with(envFP8, "1"), c))
+		return off("FP8 is off for "+string(c.Collective), settingFP8Mode,
+			lowPrecisionGate(f, env.with(envFP8, "1"), c))
 	case !KnowsLowPrecision(c.Collective, c.Datatype):
 		return closed(ReasonDatatypeUnsupported, "FP8 takes Float32 and BFloat16, not %s", c.Datatype)
 	case reduces(c.Collective) && c.sum() != "Sum":
@@ -118,7 +120,8 @@ func ddaGate(f Flavor, env environment, c Call) (Path, gate) {
 		return rcclxDDAGate(env, c)
 	case FlavorRCCLXStable:
 		// AllReduceAlgoManager::getAllReduceAlgo returns nullptr in the code that the snapshot is compiled with.
-		return "", closed(ReasonNotBuilt, "rcclx-stable reads the DDA variables, but its build never takes a DDA path: use rcclx-dev")
+		return "", closed(ReasonNotBuilt,
+			"rcclx-stable reads the DDA variables, but its build never takes a DDA path: use rcclx-dev")
 	case FlavorRCCLDDA:
 		return PathDDA, amdDDAGate(env, c)
 	}
@@ -158,7 +161,8 @@ func rcclxDDAGate(env environment, c Call) (Path, gate) {
 	case c.SizeBytes <= flat:
 		return PathDDAFlat, gate{}
 	case c.SizeBytes/c.Datatype.Bytes()%int64(c.Ranks) != 0 || c.SizeBytes/int64(c.Ranks)%16 != 0:
-		return shut(ReasonAlignment, "over the flat limit, the size must split into %d parts that are multiples of 16 bytes", c.Ranks)
+		return shut(ReasonAlignment,
+			"over the flat limit, the size must split into %d parts that are multiples of 16 bytes", c.Ranks)
 	}
 	return PathDDATree, gate{}
 }
@@ -171,11 +175,13 @@ func amdDDAGate(env environment, c Call) gate {
 	threshold := env.integer(envAMDThreshold)
 	switch {
 	case !slices.Contains(Collectives(), c.Collective):
-		return closed(ReasonNotBuilt, "DDA has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll", c.Collective)
+		return closed(ReasonNotBuilt, "DDA has no %s: it takes AllReduce, AllGather, ReduceScatter and AllToAll",
+			c.Collective)
 	case env.integer(envAMDDDA) == 0:
 		on := amdDDAGate(env.with(envAMDDDA, "1"), c)
 		if on.reason == ReasonUnknown {
-			return closed(ReasonDisabled, "DDA is off (%s=0), and may take the call if it were on: set %s to Preferred", envAMDDDA, settingDDAMode)
+			return closed(ReasonDisabled, "DDA is off (%s=0), and may take the call if it were on: set %s to Preferred",
+				envAMDDDA, settingDDAMode)
 		}
 		return off("DDA is off ("+envAMDDDA+"=0)", settingDDAMode, on)
 	case c.architecture() == gfx1250:
@@ -193,7 +199,8 @@ func amdDDAGate(env environment, c Call) gate {
 		return closed(ReasonDatatypeUnsupported, "DDA takes Float32, Float16 and BFloat16, not %s", c.Datatype)
 	case threshold < 0:
 		g := closed(ReasonUnknown, "DDA is on, but its largest size is a table by GPU and release")
-		g.advice = audience.Advice{Pod: "compare with Baseline, or set dda.allReduceTreeMaxBytes", Shell: "compare with Baseline, or give --dda-tree-max"}
+		g.advice = audience.Advice{Pod: "compare with Baseline, or set dda.allReduceTreeMaxBytes",
+			Shell: "compare with Baseline, or give --dda-tree-max"}
 		return g
 	case c.SizeBytes > threshold:
 		return closed(ReasonAboveThreshold, "over the limit of %s, %s", exactBytes(threshold), envAMDThreshold)
@@ -204,7 +211,8 @@ func amdDDAGate(env environment, c Call) gate {
 func ddaReason(env environment, path Path, c Call) string {
 	switch path {
 	case PathDDAFlat:
-		return fmt.Sprintf("at most the flat (one-shot) limit of %s, %s", exactBytes(env.limitBytes(envDDAFlatMax)), envDDAFlatMax)
+		return fmt.Sprintf("at most the flat (one-shot) limit of %s, %s",
+			exactBytes(env.limitBytes(envDDAFlatMax)), envDDAFlatMax)
 	case PathDDATree:
 		return fmt.Sprintf("over the flat limit of %s and at most the tree (two-shot) limit of %s, %s",
 			exactBytes(env.limitBytes(envDDAFlatMax)), exactBytes(env.limitBytes(envDDATreeMax)), envDDATreeMax)

@@ -55,8 +55,8 @@ func lowPrecisionHazard(c Call) string {
 	if err != nil || shape.CountElements%multiple == 0 {
 		return ""
 	}
-	return fmt.Sprintf("a count of %d is no multiple of %d elements, for which the library's code leaves a tail unwritten: check the data",
-		shape.CountElements, multiple)
+	return fmt.Sprintf("a count of %d is no multiple of %d elements, for which the library's code leaves a tail "+
+		"unwritten: check the data", shape.CountElements, multiple)
 }
 
 // HazardSizes are message sizes at or just over sizeBytes, and at least FP8's least size, at whose counts FP8 loses a

@@ -47,7 +47,8 @@ func TestKnowsLowPrecision(t *testing.T) {
 			want := slices.Contains(Collectives(), c) && (d == Float32 || d == BFloat16)
 			// The gates are asked the same question about a call that is large enough.
 			env := environment{envFP8: "1"}
-			open := lowPrecisionGate(FlavorRCCLXDev, env, Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: LowPrecisionMinBytes, Ranks: 8, Nodes: 1}).open()
+			open := lowPrecisionGate(FlavorRCCLXDev, env,
+				Call{Collective: c, Datatype: d, Op: "Sum", SizeBytes: LowPrecisionMinBytes, Ranks: 8, Nodes: 1}).open()
 			if got := KnowsLowPrecision(c, d); got != want || got != open {
 				t.Errorf("%s %s: %v, want %v; the gate says %v", c, d, got, want, open)
 			}

@@ -38,8 +38,9 @@ var datatypeNames = map[string]Datatype{
 	"fp32": Float32, "f32": Float32, "float": Float32, "single": Float32,
 	"fp16": Float16, "f16": Float16, "half": Float16,
 	"bf16":    BFloat16,
-	"fp8e4m3": Float8E4M3, "f8e4m3": Float8E4M3, "e4m3": Float8E4M3, "float8e4m3fn": Float8E4M3, "float8e4m3fnuz": Float8E4M3,
-	"fp8e5m2": Float8E5M2, "f8e5m2": Float8E5M2, "e5m2": Float8E5M2, "float8e5m2fnuz": Float8E5M2,
+	"fp8e4m3": Float8E4M3, "f8e4m3": Float8E4M3, "e4m3": Float8E4M3, "float8e4m3fn": Float8E4M3,
+	"float8e4m3fnuz": Float8E4M3,
+	"fp8e5m2":        Float8E5M2, "f8e5m2": Float8E5M2, "e5m2": Float8E5M2, "float8e5m2fnuz": Float8E5M2,
 	"i32": Int32, "int": Int32,
 	"i8": Int8, "char": Int8,
 }
@@ -73,7 +74,8 @@ func ParsePlacement(text string) (Placement, error) {
 }
 
 // sizeUnits are powers of 1024, as rccl-tests has them.
-var sizeUnits = map[string]int64{"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}
+var sizeUnits = map[string]int64{"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20,
+	"g": 1 << 30, "gib": 1 << 30}
 
 // ParseSizeBytes reads a message size of at least one byte: plain bytes, or whole K, M and G of 1024 (1K and 1KiB are
 // 1024). KB, MB and GB are errors, since elsewhere they mean powers of 1000.
@@ -85,9 +87,12 @@ func ParseSizeBytes(text string) (int64, error) {
 	switch {
 	case unit == "kb" || unit == "mb" || unit == "gb":
 		letter := strings.ToUpper(unit[:1])
-		return 0, fmt.Errorf("size %q may mean powers of 1000 or of 1024: write %s%s or %s%siB for 1024, or plain bytes", text, number, letter, number, letter)
+		return 0,
+			fmt.Errorf("size %q may mean powers of 1000 or of 1024: write %s%s or %s%siB for 1024, or plain bytes",
+				text, number, letter, number, letter)
 	case digits == 0 || !ok:
-		return 0, fmt.Errorf("size %q is not a size: write whole bytes, or K, M or G of 1024, as in 8, 64K, 1M or 2G", text)
+		return 0,
+			fmt.Errorf("size %q is not a size: write whole bytes, or K, M or G of 1024, as in 8, 64K, 1M or 2G", text)
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n > math.MaxInt64/factor {
@@ -130,7 +135,8 @@ func parseSizeItem(item string, most int) ([]int64, error) {
 		return []int64{size}, err
 	}
 	if len(parts) != 3 {
-		return nil, fmt.Errorf("range %q is not MIN:MAX:FACTOR or MIN:MAX:+STEP: write for example 1K:1G:2 or 1M:16M:+1M", item)
+		return nil,
+			fmt.Errorf("range %q is not MIN:MAX:FACTOR or MIN:MAX:+STEP: write for example 1K:1G:2 or 1M:16M:+1M", item)
 	}
 	first, err := ParseSizeBytes(parts[0])
 	if err != nil {
@@ -172,13 +178,15 @@ func parseIncrement(item, text string) (factor, step int64, err error) {
 	text = strings.TrimSpace(text)
 	if bytes, ok := strings.CutPrefix(text, "+"); ok {
 		if step, err = ParseSizeBytes(bytes); err != nil {
-			return 0, 0, fmt.Errorf("range %q needs a step of at least 1 byte: write for example 1M:16M:+1M (%w)", item, err)
+			return 0, 0,
+				fmt.Errorf("range %q needs a step of at least 1 byte: write for example 1M:16M:+1M (%w)", item, err)
 		}
 		return 0, step, nil
 	}
 	factor, err = strconv.ParseInt(text, 10, 64)
 	if err != nil || factor < 2 {
-		return 0, 0, fmt.Errorf("range %q has the factor %q: write a whole factor of at least 2, as in 1K:1G:2, or a step, as in 1M:16M:+1M", item, text)
+		return 0, 0, fmt.Errorf("range %q has the factor %q: write a whole factor of at least 2, as in 1K:1G:2, "+
+			"or a step, as in 1M:16M:+1M", item, text)
 	}
 	return factor, 0, nil
 }

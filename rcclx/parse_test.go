@@ -10,29 +10,36 @@ import (
 
 func TestParseNames(t *testing.T) {
 	for text, want := range map[string]Collective{
-		"AllReduce": AllReduce, "allreduce": AllReduce, "all_reduce": AllReduce, "all-reduce": AllReduce, "all_reduce_perf": AllReduce, "ncclAllReduce": AllReduce,
-		"alltoall": AllToAll, "AlltoAll": AllToAll, "all_to_all": AllToAll, "alltoallv_perf": AllToAllv, "reduce_scatter": ReduceScatter,
-		"reduce": Reduce, "bcast": Broadcast, "broadcast_perf": Broadcast, "sendrecv_perf": SendRecv, "send_recv": SendRecv, "ALL_GATHER": AllGather,
+		"AllReduce": AllReduce, "allreduce": AllReduce, "all_reduce": AllReduce, "all-reduce": AllReduce,
+		"all_reduce_perf": AllReduce, "ncclAllReduce": AllReduce,
+		"alltoall": AllToAll, "AlltoAll": AllToAll, "all_to_all": AllToAll, "alltoallv_perf": AllToAllv,
+		"reduce_scatter": ReduceScatter,
+		"reduce":         Reduce, "bcast": Broadcast, "broadcast_perf": Broadcast, "sendrecv_perf": SendRecv,
+		"send_recv": SendRecv, "ALL_GATHER": AllGather,
 	} {
 		if got, err := ParseCollective(text); err != nil || got != want {
 			t.Errorf("ParseCollective(%q) = %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]Datatype{
-		"BFloat16": BFloat16, "bf16": BFloat16, "bfloat16": BFloat16, "float": Float32, "fp32": Float32, "half": Float16, "fp16": Float16,
-		"double": Float64, "fp8_e4m3": Float8E4M3, "ncclFloat8e4m3": Float8E4M3, "float8_e5m2": Float8E5M2, "int8": Int8, "int32": Int32,
+		"BFloat16": BFloat16, "bf16": BFloat16, "bfloat16": BFloat16, "float": Float32, "fp32": Float32,
+		"half": Float16, "fp16": Float16,
+		"double": Float64, "fp8_e4m3": Float8E4M3, "ncclFloat8e4m3": Float8E4M3, "float8_e5m2": Float8E5M2,
+		"int8": Int8, "int32": Int32,
 	} {
 		if got, err := ParseDatatype(text); err != nil || got != want {
 			t.Errorf("ParseDatatype(%q) = %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for text, want := range map[string]Placement{"InPlace": InPlace, "in-place": InPlace, "in": InPlace, "OutOfPlace": OutOfPlace, "out_of_place": OutOfPlace} {
+	for text, want := range map[string]Placement{"InPlace": InPlace, "in-place": InPlace, "in": InPlace,
+		"OutOfPlace": OutOfPlace, "out_of_place": OutOfPlace} {
 		if got, err := ParsePlacement(text); err != nil || got != want {
 			t.Errorf("ParsePlacement(%q) = %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, err := range []error{second(ParseCollective("gather")), second(ParseCollective("")), second(ParseCollective("perf")),
-		second(ParseDatatype("uint8")), second(ParseDatatype("")), second(ParseDatatype("fp8")), second(ParsePlacement("")), second(ParsePlacement("both"))} {
+	for _, err := range []error{second(ParseCollective("gather")), second(ParseCollective("")),
+		second(ParseCollective("perf")), second(ParseDatatype("uint8")), second(ParseDatatype("")),
+		second(ParseDatatype("fp8")), second(ParsePlacement("")), second(ParsePlacement("both"))} {
 		if err == nil || !strings.Contains(err.Error(), "use ") {
 			t.Errorf("error %v does not say what to use", err)
 		}
@@ -43,7 +50,8 @@ func second[T any](_ T, err error) error { return err }
 
 func TestParseSizeBytes(t *testing.T) {
 	for text, want := range map[string]int64{
-		"8": 8, "1K": 1024, "1k": 1024, "1KiB": 1024, "1 KiB": 1024, "64M": 64 << 20, "1MiB": 1 << 20, "1G": 1 << 30, "16gib": 16 << 30, "7B": 7, " 12 ": 12,
+		"8": 8, "1K": 1024, "1k": 1024, "1KiB": 1024, "1 KiB": 1024, "64M": 64 << 20, "1MiB": 1 << 20, "1G": 1 << 30,
+		"16gib": 16 << 30, "7B": 7, " 12 ": 12,
 		"9223372036854775807": math.MaxInt64, "8589934591G": 8589934591 << 30,
 	} {
 		if got, err := ParseSizeBytes(text); err != nil || got != want {
@@ -51,7 +59,8 @@ func TestParseSizeBytes(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"": "64K", "K": "64K", "-1": "64K", "1.5K": "64K", "1X": "64K", "0x10": "64K", "0": "at least 1", "0K": "at least 1", "1KB": "1KiB", "64MB": "64M or 64MiB",
+		"": "64K", "K": "64K", "-1": "64K", "1.5K": "64K", "1X": "64K", "0x10": "64K", "0": "at least 1",
+		"0K": "at least 1", "1KB": "1KiB", "64MB": "64M or 64MiB",
 		"9223372036854775808": "64 bits", "8589934592G": "64 bits", "99999999999999999999999": "64 bits", "1K1": "64K",
 	} {
 		if got, err := ParseSizeBytes(text); err == nil || !strings.Contains(err.Error(), says) {
@@ -81,10 +90,13 @@ func TestParseSizes(t *testing.T) {
 		t.Errorf("%d sizes, %v; want %d", len(got), err, MaxSizes)
 	}
 	for text, says := range map[string]string{
-		"": "1K:1G:2", " ": "1K:1G:2", ",": "64K", "8,": "64K", "1K:1M": "MIN:MAX:FACTOR", "1K:1M:2:2": "MIN:MAX:FACTOR",
-		"1K:1M:1": "at least 2", "1K:1M:0": "at least 2", "1K:1M:-2": "at least 2", "1K:1M:1.5": "at least 2", "1K:1M:": "at least 2",
+		"": "1K:1G:2", " ": "1K:1G:2", ",": "64K", "8,": "64K", "1K:1M": "MIN:MAX:FACTOR",
+		"1K:1M:2:2": "MIN:MAX:FACTOR",
+		"1K:1M:1":   "at least 2", "1K:1M:0": "at least 2", "1K:1M:-2": "at least 2", "1K:1M:1.5": "at least 2",
+		"1K:1M:":   "at least 2",
 		"1K:1M:+0": "step of at least 1", "1K:1M:+-1": "step of at least 1", "1K:1M:+": "step of at least 1",
-		"1M:1K:2": "write 1K:1M:2", "1:1G:+1": "more than 1024", "1:1024:+1,2048": "more than 1024", "1:1M:+1K,1:1M:+1K": "more than 1024",
+		"1M:1K:2": "write 1K:1M:2", "1:1G:+1": "more than 1024", "1:1024:+1,2048": "more than 1024",
+		"1:1M:+1K,1:1M:+1K":    "more than 1024",
 		"1K:99999999999999G:2": "64 bits", "x:1M:2": "64K",
 	} {
 		if got, err := ParseSizes(text); err == nil || !strings.Contains(err.Error(), says) {
@@ -149,7 +161,8 @@ func FuzzParseSizeBytes(f *testing.F) {
 }
 
 func FuzzParseSizes(f *testing.F) {
-	for _, seed := range []string{"8,1K,1M", "1K:1G:2", "1M:16M:+1M", "1:9223372036854775807:+9223372036854775807", "1K:1M:1", "1M:1K:2", ",", ":::"} {
+	for _, seed := range []string{"8,1K,1M", "1K:1G:2", "1M:16M:+1M", "1:9223372036854775807:+9223372036854775807",
+		"1K:1M:1", "1M:1K:2", ",", ":::"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -28,7 +28,8 @@ var pathSources = []struct {
 	source     string
 	reasons    []string
 }{
-	{onlyDev, PathDDA, AllReduce, sourceAlgoInit + ":38-57", []string{ReasonRankCount, ReasonMultiNode, ReasonDisabled}},
+	{onlyDev, PathDDA, AllReduce, sourceAlgoInit + ":38-57",
+		[]string{ReasonRankCount, ReasonMultiNode, ReasonDisabled}},
 	{onlyDev, PathLowPrecision, AllReduce, sourceRCCLXCall + ":342-349", nil},
 	{onlyDev, PathLowPrecision, AllGather, sourceRCCLXCall + ":111-134", nil},
 	{onlyDev, PathLowPrecision, ReduceScatter, sourceRCCLXCall + ":766-778", nil},
@@ -47,7 +48,8 @@ var pathSources = []struct {
 	{onlyAMD, PathDDA, "", sourceAMD + " rcclDdaEnabled", nil},
 	{onlyDev, PathDirect, AllGather, sourceRCCLXWrap + ":446-485", nil},
 	{onlyDev, PathDirect, ReduceScatter, sourceRCCLXWrap + ":487-525", nil},
-	{onlyStable, PathDirect, AllGather, "torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/rccl_wrap.cc:349-369", nil},
+	{onlyStable, PathDirect, AllGather,
+		"torchcomms comms/rcclx/snapshots/stable/comms/rcclx/develop/src/rccl_wrap.cc:349-369", nil},
 	{allAMD, PathDirect, AllGather, sourceAMD + " rcclUseAllGatherDirect", nil},
 	{allAMD, PathDirect, ReduceScatter, sourceAMD + " rcclUseReduceScatterDirect", nil},
 }
@@ -57,7 +59,8 @@ func sourceOf(f Flavor, path Path, c Collective, reason string) string {
 		path = PathDDA
 	}
 	for _, s := range pathSources {
-		if s.path == path && slices.Contains(s.flavors, f) && (s.collective == c || s.collective == "") && (s.reasons == nil || slices.Contains(s.reasons, reason)) {
+		if s.path == path && slices.Contains(s.flavors, f) && (s.collective == c || s.collective == "") &&
+			(s.reasons == nil || slices.Contains(s.reasons, reason)) {
 			return s.source
 		}
 	}
@@ -75,7 +78,8 @@ type choice struct {
 }
 
 func (ch *choice) pass(path Path, g gate) {
-	ch.not = append(ch.not, NotTaken{path, g.reason, g.text(audience.Pod), g.ifOn, sourceOf(ch.flavor, path, ch.collective, g.reason)})
+	ch.not = append(ch.not,
+		NotTaken{path, g.reason, g.text(audience.Pod), g.ifOn, sourceOf(ch.flavor, path, ch.collective, g.reason)})
 }
 
 func (ch choice) take(path Path, format string, args ...any) choice {
@@ -91,7 +95,8 @@ func ExpectedPath(f Flavor, v Variant, s Settings, c Call) (Path, string) {
 func pathUnder(f Flavor, env environment, c Call) (Path, string) {
 	chosen := choose(f, env, c)
 	reasons := []string{chosen.why}
-	if chosen.path == PathDirect || chosen.path == PathRingTree || chosen.path == PathSendRecv || chosen.path == PathStandard {
+	if chosen.path == PathDirect || chosen.path == PathRingTree || chosen.path == PathSendRecv ||
+		chosen.path == PathStandard {
 		for _, n := range chosen.not {
 			if n.Path != PathLowPrecision || n.Reason != ReasonDisabled && n.Reason != ReasonFlavorUnsupported {
 				reasons = append(reasons, fmt.Sprintf("not %s: %s", n.Path, n.Message))
@@ -115,8 +120,10 @@ func choose(f Flavor, env environment, c Call) choice {
 	}
 	ch.pass(PathLowPrecision, fp8)
 	if c.Collective == AllGather && env.lowPrecision(f, c.Collective) {
-		// collectives.cc:111-134: with FP8 on, an AllGather that is not for it goes peer to peer, never to DDA or direct.
-		return ch.take(PathP2PAllGather, "while FP8 is on, an AllGather that FP8 does not take goes peer to peer instead of DDA, direct or ring")
+		// collectives.cc:111-134: with FP8 on, an AllGather that is not for it goes peer to peer, never to DDA or
+		// direct.
+		return ch.take(PathP2PAllGather,
+			"while FP8 is on, an AllGather that FP8 does not take goes peer to peer instead of DDA, direct or ring")
 	}
 	path, dda := ddaGate(f, env, c)
 	switch {
@@ -142,20 +149,26 @@ func choose(f Flavor, env environment, c Call) choice {
 // standard is the last resort.
 func (ch choice) standard(env environment, c Call) choice {
 	f := ch.flavor
-	msccl := f == FlavorRCCL && (env.integer(mscclVariable) != 0 || env.integer(mscclForceVariable) != 0 || env.integer(mscclppVariable) != 0)
+	msccl := f == FlavorRCCL &&
+		(env.integer(mscclVariable) != 0 || env.integer(mscclForceVariable) != 0 || env.integer(mscclppVariable) != 0)
 	switch {
 	case c.Collective == AllToAllv, c.Collective == SendRecv:
 		return ch.take(PathSendRecv, "a group of sends and receives")
 	case msccl:
-		return ch.take(PathStandard, "RCCL before 2.28.3 may take an MSCCL algorithm (%s is on unless 0); else %s", mscclVariable, lastResort(c.Collective))
+		return ch.take(PathStandard, "RCCL before 2.28.3 may take an MSCCL algorithm (%s is on unless 0); else %s",
+			mscclVariable, lastResort(c.Collective))
 	case c.Collective == AllToAll && f.HIP() && env.integer(pivotVariable) != 0:
-		return ch.take(PathStandard, "with %s, parts from 744 KiB may pivot; else %s", pivotVariable, lastResort(c.Collective))
+		return ch.take(PathStandard, "with %s, parts from 744 KiB may pivot; else %s",
+			pivotVariable, lastResort(c.Collective))
 	case c.Collective == AllToAll:
 		return ch.take(PathSendRecv, "%s", lastResort(c.Collective))
 	case f == FlavorNCCL && env.integer(multicastVariable) == 0:
-		return ch.take(PathRingTree, "the library's tuner chooses ring, tree or another of its kernels, but not NVLink multicast (%s=0)", multicastVariable)
+		return ch.take(PathRingTree,
+			"the library's tuner chooses ring, tree or another of its kernels, but not NVLink multicast (%s=0)",
+			multicastVariable)
 	case f == FlavorNCCL:
-		return ch.take(PathRingTree, "the library's tuner chooses ring, tree or another of its kernels, NVLink multicast where the node has it")
+		return ch.take(PathRingTree,
+			"the library's tuner chooses ring, tree or another of its kernels, NVLink multicast where the node has it")
 	}
 	return ch.take(PathRingTree, "%s", lastResort(c.Collective))
 }

@@ -164,7 +164,8 @@ func fp8ForAll(p process) (string, bool) {
 
 // fp8For is the row of a switch for one collective. It is left alone where the global one is on, which it cannot undo.
 func fp8For(c Collective, source string) variable {
-	return variable{name: envFP8PerCollective[c], readBy: onlyDev, unset: "0", source: source, hint: hintFP8, setting: settingFP8PerColl,
+	return variable{name: envFP8PerCollective[c], readBy: onlyDev,
+		unset: "0", source: source, hint: hintFP8, setting: settingFP8PerColl,
 		rule: "1 where FP8 is on for " + string(c) + ", else 0; not set where it is on for all four collectives",
 		value: func(p process) (string, bool) {
 			switch wanted := p.fp8Wanted(); {

@@ -97,8 +97,9 @@ func PeerCounts(rank, ranks int, countElements int64) []int64 {
 
 // Shape is one call in elements and bytes.
 type Shape struct {
-	// CountElements is the count argument of the call: of the whole message for AllReduce, Broadcast, Reduce and SendRecv,
-	// of one rank's part for AllGather, ReduceScatter and AllToAll, and of the mean part for AllToAllv (see PeerCounts).
+	// CountElements is the count argument of the call: of the whole message for AllReduce, Broadcast, Reduce and
+	// SendRecv, of one rank's part for AllGather, ReduceScatter and AllToAll, and of the mean part for AllToAllv (see
+	// PeerCounts).
 	CountElements int64
 	// SendBytes and RecvBytes are the buffers' sizes; the larger one is the message size.
 	SendBytes, RecvBytes int64
@@ -133,7 +134,8 @@ func ShapeOf(c Collective, d Datatype, sizeBytes int64, ranks int) (Shape, error
 		if count >= 1 {
 			what = "no share for a peer"
 		}
-		return Shape{}, fmt.Errorf("%s of %s at %d bytes over %d ranks leaves %s: use at least %d bytes", c, d, sizeBytes, ranks, what, element*parts*least)
+		return Shape{}, fmt.Errorf("%s of %s at %d bytes over %d ranks leaves %s: use at least %d bytes",
+			c, d, sizeBytes, ranks, what, element*parts*least)
 	}
 	return ShapeOfCount(c, d, count, ranks)
 }
@@ -151,8 +153,8 @@ func ShapeOfCount(c Collective, d Datatype, countElements int64, ranks int) (Sha
 		return Shape{}, fmt.Errorf("%s of %d elements is no call: give a count of at least 1", c, countElements)
 	}
 	if most := math.MaxInt64 / element / parts; countElements > most {
-		return Shape{}, fmt.Errorf("%s of %d elements of %s over %d ranks has more bytes than 64 bits count: use at most %d elements",
-			c, countElements, d, ranks, most)
+		return Shape{}, fmt.Errorf("%s of %d elements of %s over %d ranks has more bytes than 64 bits count: "+
+			"use at most %d elements", c, countElements, d, ranks, most)
 	}
 	part, whole := countElements*element, countElements*element*parts
 	switch c {

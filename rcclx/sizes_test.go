@@ -29,7 +29,8 @@ func TestSizes(t *testing.T) {
 }
 
 func TestDatatypeBytes(t *testing.T) {
-	want := map[Datatype]int64{Float64: 8, Float32: 4, Int32: 4, Float16: 2, BFloat16: 2, Float8E4M3: 1, Float8E5M2: 1, Int8: 1}
+	want := map[Datatype]int64{Float64: 8, Float32: 4, Int32: 4, Float16: 2, BFloat16: 2, Float8E4M3: 1,
+		Float8E5M2: 1, Int8: 1}
 	if len(Datatypes()) != len(want) {
 		t.Errorf("Datatypes() = %v, want %d of them", Datatypes(), len(want))
 	}
@@ -74,12 +75,16 @@ func TestShapeOf(t *testing.T) {
 		ranks int
 		says  string
 	}{
-		{AllGather, BFloat16, 15, 8, "at least 16 bytes"}, {AllReduce, "Int7", 1024, 8, "Int8"}, {"Gather", BFloat16, 1024, 8, "SendRecv"},
-		{AllReduce, BFloat16, 1024, 0, "at least 1"}, {AllReduce, BFloat16, -8, 8, "at least 2 bytes"}, {AllToAllv, Int8, 7, 8, "at least 32 bytes"}, {AllToAllv, BFloat16, 63, 8, "no share for a peer: use at least 64 bytes"},
+		{AllGather, BFloat16, 15, 8, "at least 16 bytes"}, {AllReduce, "Int7", 1024, 8, "Int8"},
+		{"Gather", BFloat16, 1024, 8, "SendRecv"},
+		{AllReduce, BFloat16, 1024, 0, "at least 1"},
+		{AllReduce, BFloat16, -8, 8, "at least 2 bytes"}, {AllToAllv, Int8, 7, 8, "at least 32 bytes"},
+		{AllToAllv, BFloat16, 63, 8, "no share for a peer: use at least 64 bytes"},
 		{AllToAllv, Int8, 5, 3, "at least 6 bytes"},
 		{AllGather, Float64, math.MaxInt64, math.MaxInt64, "32 bits"},
 	} {
-		if got, err := ShapeOf(bad.c, bad.d, bad.size, bad.ranks); err == nil || !strings.Contains(err.Error(), bad.says) {
+		if got, err := ShapeOf(bad.c, bad.d, bad.size, bad.ranks); err == nil ||
+			!strings.Contains(err.Error(), bad.says) {
 			t.Errorf("ShapeOf(%v) = %+v, %v; want an error with %q", bad, got, err, bad.says)
 		}
 	}
@@ -94,9 +99,11 @@ func TestShapeOfCount(t *testing.T) {
 		ranks int
 		says  string
 	}{
-		{math.MaxInt64/8/4 + 1, 4, "use at most 288230376151711743 elements"}, {math.MaxInt64, 1, "more bytes"}, {0, 4, "at least 1"}, {-1, 4, "at least 1"},
+		{math.MaxInt64/8/4 + 1, 4, "use at most 288230376151711743 elements"}, {math.MaxInt64, 1, "more bytes"},
+		{0, 4, "at least 1"}, {-1, 4, "at least 1"},
 	} {
-		if got, err := ShapeOfCount(AllGather, Float64, tt.count, tt.ranks); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if got, err := ShapeOfCount(AllGather, Float64, tt.count, tt.ranks); err == nil ||
+			!strings.Contains(err.Error(), tt.says) {
 			t.Errorf("ShapeOfCount(%d over %d) = %+v, %v; want an error with %q", tt.count, tt.ranks, got, err, tt.says)
 		}
 	}
@@ -104,7 +111,8 @@ func TestShapeOfCount(t *testing.T) {
 
 // In place, no part may leave the buffer, and rank r's part is where rccl-tests has it.
 func TestInPlace(t *testing.T) {
-	for c, want := range map[Collective][2]int64{AllReduce: {0, 0}, AllGather: {3 * 128, 0}, ReduceScatter: {0, 3 * 128}, Broadcast: {0, 0}, Reduce: {0, 0}} {
+	for c, want := range map[Collective][2]int64{AllReduce: {0, 0}, AllGather: {3 * 128, 0},
+		ReduceScatter: {0, 3 * 128}, Broadcast: {0, 0}, Reduce: {0, 0}} {
 		if !HasInPlace(c) {
 			t.Errorf("%s has no in-place form", c)
 		}
@@ -116,10 +124,12 @@ func TestInPlace(t *testing.T) {
 		if send != want[0] || recv != want[1] {
 			t.Errorf("%s: rank 3 sends from %d and receives at %d, want %v", c, send, recv, want)
 		}
-		if send, recv = shape.InPlaceOffsets(7); send+shape.SendBytes > shape.SizeBytes() || recv+shape.RecvBytes > shape.SizeBytes() {
+		if send, recv = shape.InPlaceOffsets(7); send+shape.SendBytes > shape.SizeBytes() ||
+			recv+shape.RecvBytes > shape.SizeBytes() {
 			t.Errorf("%s: rank 7 leaves the buffer: %d %d", c, send, recv)
 		}
-		if got := shape.InPlace(); got.SendBytes != 0 || got.RecvBytes != 1024 || got.CountElements != shape.CountElements {
+		if got := shape.InPlace(); got.SendBytes != 0 || got.RecvBytes != 1024 ||
+			got.CountElements != shape.CountElements {
 			t.Errorf("%s in place needs %+v", c, got)
 		}
 	}
@@ -145,21 +155,25 @@ func TestPeerCounts(t *testing.T) {
 					sum += n
 					// What ShapeOf refuses is what has no share: a rank then sends all to one peer.
 					_, err := ShapeOf(AllToAllv, Int8, count*int64(ranks), ranks)
-					if refused, least := err != nil, (int64(ranks)+1)/2; refused != (count < least) || !refused && n < 1 || refused && n != 0 && n != count*int64(ranks) {
+					if refused, least := err != nil, (int64(ranks)+1)/2; refused != (count < least) ||
+						!refused && n < 1 || refused && n != 0 && n != count*int64(ranks) {
 						t.Fatalf("%d ranks, count %d: parts %v, refused: %v", ranks, count, counts, err)
 					}
 					uneven = uneven || n != count
 					if n < 0 || PeerCounts(p, ranks, count)[r] != n {
-						t.Fatalf("%d ranks, count %d: %d sends %d elements to %d, who sends back %d", ranks, count, r, n, p, PeerCounts(p, ranks, count)[r])
+						t.Fatalf("%d ranks, count %d: %d sends %d elements to %d, who sends back %d",
+							ranks, count, r, n, p, PeerCounts(p, ranks, count)[r])
 					}
 				}
 				if sum != count*int64(ranks) || uneven != (ranks > 2) {
-					t.Fatalf("PeerCounts(%d, %d, %d) = %v: sum %d, want %d in uneven parts", r, ranks, count, counts, sum, count*int64(ranks))
+					t.Fatalf("PeerCounts(%d, %d, %d) = %v: sum %d, want %d in uneven parts",
+						r, ranks, count, counts, sum, count*int64(ranks))
 				}
 			}
 		}
 	}
-	for _, got := range [][]int64{PeerCounts(-1, 4, 1), PeerCounts(4, 4, 1), PeerCounts(0, 0, 1), PeerCounts(0, 4, -1)} {
+	for _, got := range [][]int64{PeerCounts(-1, 4, 1), PeerCounts(4, 4, 1), PeerCounts(0, 0, 1),
+		PeerCounts(0, 4, -1)} {
 		if got != nil {
 			t.Errorf("impossible peers gave %v", got)
 		}
@@ -171,8 +185,8 @@ func TestBandwidths(t *testing.T) {
 	if got := AlgBandwidthMBps(268435456, 1530200); got != 175425 {
 		t.Errorf("AlgBandwidthMBps = %d", got)
 	}
-	for c, want := range map[Collective]int64{AllReduce: 306994, AllGather: 153497, ReduceScatter: 153497, AllToAll: 153497, AllToAllv: 153497,
-		Broadcast: 175425, Reduce: 175425, SendRecv: 175425, "Gather": 0} {
+	for c, want := range map[Collective]int64{AllReduce: 306994, AllGather: 153497, ReduceScatter: 153497,
+		AllToAll: 153497, AllToAllv: 153497, Broadcast: 175425, Reduce: 175425, SendRecv: 175425, "Gather": 0} {
 		if got := BusBandwidthMBps(c, 268435456, 1530200, 8); got != want {
 			t.Errorf("BusBandwidthMBps(%s) = %d, want %d", c, got, want)
 		}
@@ -180,7 +194,8 @@ func TestBandwidths(t *testing.T) {
 	if alg, bus := AlgBandwidthMBps(8, 40_000), BusBandwidthMBps(AllReduce, 8, 40_000, 8); alg != 1 || bus != 1 {
 		t.Errorf("8 B in 40 us: %d and %d MB/s, want 1 of both: zero is missing", alg, bus)
 	}
-	if AlgBandwidthMBps(1024, 0) != 0 || BusBandwidthMBps(AllReduce, 1024, 0, 8) != 0 || BusBandwidthMBps(SendRecv, 1024, 10, 1) != 0 {
+	if AlgBandwidthMBps(1024, 0) != 0 || BusBandwidthMBps(AllReduce, 1024, 0, 8) != 0 ||
+		BusBandwidthMBps(SendRecv, 1024, 10, 1) != 0 {
 		t.Error("a missing latency or a single rank must give zero")
 	}
 }

@@ -6,7 +6,8 @@ import "fmt"
 const (
 	ncclBFloat16Version = 21000 // nccl src/nccl.h.in, ncclBfloat16: in v2.10.3-1, not in v2.9.9-1
 	ncclFP8Version      = 22400 // nccl src/nccl.h.in, ncclFloat8e4m3: in v2.24.3-1, not in v2.23.4-1
-	rcclFP8Version      = 22005 // rccl src/nccl.h.in, RCCL_FLOAT8: in release/rocm-rel-6.2 (2.20.5), not in rocm-rel-6.1 (2.18.6)
+	// rccl src/nccl.h.in, RCCL_FLOAT8: in release/rocm-rel-6.2 (2.20.5), not in rocm-rel-6.1 (2.18.6)
+	rcclFP8Version = 22005
 )
 
 // fp8ComputeCapability is the least one for which NCCL reduces FP8 elements (nccl src/enqueue.cc, taskAppend: "FP8
@@ -24,16 +25,18 @@ func DatatypeSupport(f Flavor, versionCode int, d Datatype) (ok bool, why string
 	}
 	least := DatatypeSince(f, d)
 	if d.fp8() && unknownFlavor(f) {
-		return false, fmt.Sprintf("the library's flavor is not known, so whether it has %s elements is not either: use Float32, Float16 or BFloat16", d)
+		return false, fmt.Sprintf("the library's flavor is not known, so whether it has %s elements is not either: "+
+			"use Float32, Float16 or BFloat16", d)
 	}
 	switch {
 	case least == 0 || versionCode >= least:
 		return true, ""
 	case versionCode <= 0:
-		return false, fmt.Sprintf("the library does not say its version, and flavor %s has %s elements only from %s: use Float32 or Float16", f, d, VersionString(least))
+		return false, fmt.Sprintf("the library does not say its version, and flavor %s has %s elements only from %s: "+
+			"use Float32 or Float16", f, d, VersionString(least))
 	}
-	return false, fmt.Sprintf("flavor %s has %s elements from version %s, and this library is %s: load a newer one, or leave %s out",
-		f, d, VersionString(least), VersionString(versionCode), d)
+	return false, fmt.Sprintf("flavor %s has %s elements from version %s, and this library is %s: load a newer one, "+
+		"or leave %s out", f, d, VersionString(least), VersionString(versionCode), d)
 }
 
 // DatatypeSince is the first version of a flavor that has an element type, as a version code; zero where all have it.
@@ -46,7 +49,8 @@ func DatatypeSince(f Flavor, d Datatype) int {
 	case d.fp8() && (f == FlavorRCCL || f == FlavorRCCLDDA):
 		return rcclFP8Version
 	}
-	// torchcomms comms/rcclx/develop/projects/rccl/src/nccl.h.in:481 and the same file of snapshots/stable have them all.
+	// torchcomms comms/rcclx/develop/projects/rccl/src/nccl.h.in:481 and the same file of snapshots/stable have them
+	// all.
 	return 0
 }
 
@@ -54,9 +58,11 @@ func DatatypeSince(f Flavor, d Datatype) int {
 // CUDA gives it, zero where it is not known. NCCL refuses AllReduce, ReduceScatter and Reduce of FP8 elements below
 // 9.0. AMD's devices that have FP8 pass the same test of RCCL's (gfx942 counts as 94).
 func ReductionSupport(f Flavor, computeCapability int, c Collective, d Datatype) (ok bool, why string) {
-	if f != FlavorNCCL || !d.fp8() || !reduces(c) || computeCapability == 0 || computeCapability >= fp8ComputeCapability {
+	if f != FlavorNCCL || !d.fp8() || !reduces(c) || computeCapability == 0 ||
+		computeCapability >= fp8ComputeCapability {
 		return true, ""
 	}
-	return false, fmt.Sprintf("NCCL reduces %s elements from compute capability %d.%d, and this device has %d.%d: leave %s of %s out",
+	return false, fmt.Sprintf("NCCL reduces %s elements from compute "+
+		"capability %d.%d, and this device has %d.%d: leave %s of %s out",
 		d, fp8ComputeCapability/10, fp8ComputeCapability%10, computeCapability/10, computeCapability%10, c, d)
 }

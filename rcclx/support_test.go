@@ -54,9 +54,12 @@ func TestReductionSupport(t *testing.T) {
 		d          Datatype
 		want       bool
 	}{
-		{FlavorNCCL, 80, AllReduce, Float8E4M3, false}, {FlavorNCCL, 89, Reduce, Float8E5M2, false}, {FlavorNCCL, 80, ReduceScatter, Float8E5M2, false},
-		{FlavorNCCL, 80, AllGather, Float8E4M3, true}, {FlavorNCCL, 80, SendRecv, Float8E4M3, true}, {FlavorNCCL, 80, AllReduce, BFloat16, true},
-		{FlavorNCCL, 90, AllReduce, Float8E4M3, true}, {FlavorNCCL, 0, AllReduce, Float8E4M3, true}, {FlavorRCCLXDev, 80, AllReduce, Float8E4M3, true},
+		{FlavorNCCL, 80, AllReduce, Float8E4M3, false}, {FlavorNCCL, 89, Reduce, Float8E5M2, false},
+		{FlavorNCCL, 80, ReduceScatter, Float8E5M2, false},
+		{FlavorNCCL, 80, AllGather, Float8E4M3, true}, {FlavorNCCL, 80, SendRecv, Float8E4M3, true},
+		{FlavorNCCL, 80, AllReduce, BFloat16, true},
+		{FlavorNCCL, 90, AllReduce, Float8E4M3, true}, {FlavorNCCL, 0, AllReduce, Float8E4M3, true},
+		{FlavorRCCLXDev, 80, AllReduce, Float8E4M3, true},
 	} {
 		if ok, why := ReductionSupport(tt.f, tt.capability, tt.c, tt.d); ok != tt.want || ok != (why == "") {
 			t.Errorf("ReductionSupport(%s, %d, %s, %s) = %v, %q", tt.f, tt.capability, tt.c, tt.d, ok, why)

@@ -65,8 +65,8 @@ type Usability struct {
 // data that was not checked leaves it unknown.
 func (d DataSeen) Usability() Usability {
 	var losses []Loss
-	for loss, seen := range map[Loss]bool{LossWrongData: d.WrongElements > 0, LossTail: d.TailElements > 0, LossOverflow: d.LostElements > 0,
-		LossUnderflow: d.MeanErrorPPM > MaxMeanErrorPPM} {
+	for loss, seen := range map[Loss]bool{LossWrongData: d.WrongElements > 0, LossTail: d.TailElements > 0,
+		LossOverflow: d.LostElements > 0, LossUnderflow: d.MeanErrorPPM > MaxMeanErrorPPM} {
 		if seen {
 			losses = append(losses, loss)
 		}
@@ -95,7 +95,9 @@ func (u Usability) Accepting(accepted []Loss) Usability {
 	if u.State != NotUsable {
 		return u
 	}
-	left := slices.DeleteFunc(slices.Clone(u.Losses), func(l Loss) bool { return l != LossWrongData && slices.Contains(accepted, l) })
+	left := slices.DeleteFunc(slices.Clone(u.Losses), func(l Loss) bool {
+		return l != LossWrongData && slices.Contains(accepted, l)
+	})
 	if len(left) == 0 && len(u.Losses) > 0 {
 		return Usability{State: Usable}
 	}
@@ -108,7 +110,8 @@ func (u Usability) Objection(c Collective) string {
 	case u.State == Usable:
 		return ""
 	case u.State != NotUsable:
-		return fmt.Sprintf("whether its results are usable is not known, since the data of %s was not checked in full", c)
+		return fmt.Sprintf("whether its results are usable is not known, since the data of %s was not checked in full",
+			c)
 	case len(u.Losses) == 0:
 		return fmt.Sprintf("the results of %s are not usable", c)
 	}
@@ -129,7 +132,8 @@ func (l Loss) words(c Collective) string {
 	case LossOverflow:
 		return "values beyond FP8's range became NaN or infinite, or were clipped (Overflow)"
 	case LossUnderflow:
-		return fmt.Sprintf("a mean error over %s, since small values became zero (Underflow)", units.Percent(MaxMeanErrorPPM))
+		return fmt.Sprintf("a mean error over %s, since small values became zero (Underflow)",
+			units.Percent(MaxMeanErrorPPM))
 	}
 	return string(l)
 }

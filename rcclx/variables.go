@@ -25,7 +25,8 @@ func effectiveVariables(f Flavor, s Settings, who audience.Audience) []Effective
 		}
 		if f.rcclx() && s.controls(f, own.Name) {
 			advice := audience.Advice{Pod: "set spec.dda.mode", Shell: "measure --variants DDA"}
-			all = append(all, e.not(ReasonNotApplied, fmt.Sprintf("DDA is switched off for all calls (%s=0), so %s changes nothing: %s", envDDARanks, own.Name, advice.For(who))))
+			all = append(all, e.not(ReasonNotApplied, fmt.Sprintf("DDA is switched off for all calls (%s=0), "+
+				"so %s changes nothing: %s", envDDARanks, own.Name, advice.For(who))))
 			continue
 		}
 		if reads, known := Reads(f, own.Name); known && !reads {
@@ -33,7 +34,8 @@ func effectiveVariables(f Flavor, s Settings, who audience.Audience) []Effective
 			if row, ok := rowOf(own.Name); ok && row.hint != (audience.Advice{}) {
 				hint = row.hint.For(who)
 			}
-			all = append(all, e.not(ReasonUnknownVariable, fmt.Sprintf("library flavor %s never reads %s: %s", f, own.Name, hint)))
+			all = append(all,
+				e.not(ReasonUnknownVariable, fmt.Sprintf("library flavor %s never reads %s: %s", f, own.Name, hint)))
 		}
 	}
 	return all
@@ -50,15 +52,19 @@ func Remarks(f Flavor) []string {
 	var all []string
 	for _, v := range table {
 		if reads, known := Reads(f, v.name); v.guides && known && !reads {
-			all = append(all, fmt.Sprintf("Remark: library flavor %s never reads %s, which published guides name: %s", f, v.name, v.hint.For(audience.Pod)))
+			all = append(all, fmt.Sprintf("Remark: library flavor %s never reads %s, which published guides name: %s",
+				f, v.name, v.hint.For(audience.Pod)))
 		}
 	}
 	if f.rcclx() {
-		all = append(all, fmt.Sprintf("Remark: a rank needs %s of device memory for FP8 with up to 8 ranks and messages of 128 Mi elements, and all ranks need the same variables.",
+		all = append(all, fmt.Sprintf("Remark: a rank needs %s of device memory for FP8 with up "+
+			"to 8 ranks and messages of 128 Mi elements, and all ranks need the same variables.",
 			exactBytes(LowPrecisionPoolBytes(8, 0))))
 	}
 	if f == FlavorNCCL {
-		all = append(all, fmt.Sprintf("Remark: measurements never use NVLink multicast (NVLS): %s=0 is set for every rank process, so large messages may be slower than with the library's own choice. Jobs are free to use it: it is not among their variables.", multicastVariable))
+		all = append(all, fmt.Sprintf("Remark: measurements never use NVLink multicast (NVLS): "+
+			"%s=0 is set for every rank process, so large messages may be slower than with the library's own choice. "+
+			"Jobs are free to use it: it is not among their variables.", multicastVariable))
 	}
 	return all
 }

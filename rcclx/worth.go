@@ -35,8 +35,8 @@ const (
 // ABPoint is one message size of a variant beside Baseline, over the members of a group.
 type ABPoint struct {
 	SizeBytes int64
-	// GainsPPM of the members that measured both sides, each with itself: Baseline's latency minus the variant's, in parts
-	// per million of Baseline's. 200,000 is a fifth less time.
+	// GainsPPM of the members that measured both sides, each with itself: Baseline's latency minus the variant's, in
+	// parts per million of Baseline's. 200,000 is a fifth less time.
 	GainsPPM []int64
 	// NoisePPM of the members that told it: the coefficients of variation of both latencies, added up.
 	NoisePPM []int64
@@ -99,8 +99,8 @@ type Worth struct {
 	State      string
 	// Sizes at which the setting changes the way of a call and which were measured, ascending.
 	Sizes []SizeWorth
-	// ProvenMaxBytes is the largest measured size up to which every size wins or is even; zero where the smallest loses or
-	// is not known.
+	// ProvenMaxBytes is the largest measured size up to which every size wins or is even; zero where the smallest loses
+	// or is not known.
 	ProvenMaxBytes int64
 	// MissingBytes are sizes that should have been measured and were not, or with too much noise; LeftOut counts those
 	// that were measured and whose numbers nobody kept.
@@ -117,8 +117,8 @@ type Worth struct {
 // JudgeWorth says whether a setting pays. ok is false where the setting changes nothing at any size that was to be
 // measured.
 func JudgeWorth(in WorthInput) (w Worth, ok bool) {
-	w = Worth{Variant: in.Variant, Collective: in.Collective, Datatype: in.Datatype, ErrorPPM: in.ErrorPPM, WrongElements: in.WrongElements, Data: in.Data,
-		MemoryBytes: settingMemory(in)}
+	w = Worth{Variant: in.Variant, Collective: in.Collective, Datatype: in.Datatype, ErrorPPM: in.ErrorPPM,
+		WrongElements: in.WrongElements, Data: in.Data, MemoryBytes: settingMemory(in)}
 	points := map[int64][]ABPoint{}
 	for _, s := range in.Series {
 		for _, p := range s.Points {
@@ -154,7 +154,8 @@ func JudgeWorth(in WorthInput) (w Worth, ok bool) {
 // Acts says whether the setting may change the way of a call of this size. FP8's AllGather does so below FP8's least
 // size, too: it goes peer to peer there.
 func (in WorthInput) Acts(sizeBytes int64) bool {
-	call := Call{Collective: in.Collective, Datatype: in.Datatype, SizeBytes: sizeBytes, Ranks: in.Ranks, Nodes: 1, GFX: in.GFX}
+	call := Call{Collective: in.Collective, Datatype: in.Datatype, SizeBytes: sizeBytes, Ranks: in.Ranks,
+		Nodes: 1, GFX: in.GFX}
 	with, _ := ExpectedPath(in.Flavor, in.Variant, in.Settings, call)
 	base, _ := ExpectedPath(in.Flavor, Baseline, in.Settings, call)
 	return with == PathUnknown || with != base
@@ -284,7 +285,9 @@ func (w *Worth) has(outcome string) bool {
 
 // winsUpTo says whether a size of at most limitBytes wins.
 func (w *Worth) winsUpTo(limitBytes int64) bool {
-	return slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool { return s.Outcome == OutcomeWins && s.SizeBytes <= limitBytes })
+	return slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool {
+		return s.Outcome == OutcomeWins && s.SizeBytes <= limitBytes
+	})
 }
 
 // Bands are the sizes joined where neighbours have one outcome. More than most bands are no pattern: the last ones are

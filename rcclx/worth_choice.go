@@ -71,7 +71,8 @@ func ChooseDDA(f Flavor, s Settings, all []Worth) DDAChoice {
 		}
 	}
 	if w := flatUnmeasured(f, s, entries); w != nil {
-		return DDAChoice{Why: fmt.Sprintf("%s was measured from %s on, and not by its flat path, which takes sizes up to %s: measure smaller ones, or set %s to 0",
+		return DDAChoice{Why: fmt.Sprintf("%s was measured from %s on, and not by its flat path, "+
+			"which takes sizes up to %s: measure smaller ones, or set %s to 0",
 			w.name(), units.Size(w.Sizes[0].SizeBytes), units.Size(flatLimit(f, s)), settingDDAFlat)}
 	}
 	limit := bound.ProvenMaxBytes
@@ -80,18 +81,21 @@ func ChooseDDA(f Flavor, s Settings, all []Worth) DDAChoice {
 	case limit == 0 && bound.WrongElements > 0:
 		return DDAChoice{Why: fmt.Sprintf("%s gave wrong elements", bound.name())}
 	case limit == 0:
-		return DDAChoice{Why: fmt.Sprintf("%s is slower than Baseline already at the smallest measured size", bound.name())}
+		return DDAChoice{Why: fmt.Sprintf("%s is slower than Baseline already at the smallest measured size",
+			bound.name())}
 	case !wins && limit == bound.lastMeasured():
 		return DDAChoice{Why: "it is faster than Baseline at no measured size"}
 	case !wins:
-		return DDAChoice{Why: fmt.Sprintf("up to %s it gains nothing, and above %s is slower", units.Size(limit), bound.name())}
+		return DDAChoice{Why: fmt.Sprintf("up to %s it gains nothing, and above %s is slower",
+			units.Size(limit), bound.name())}
 	}
 	out := DDAChoice{On: true, TreeMaxBytes: &limit, FlatMaxBytes: flatUpTo(f, s, limit)}
 	switch {
 	case bound.loses(limit):
 		out.Why = fmt.Sprintf("it ends at %s, since %s is slower above", units.Size(limit), bound.name())
 	default:
-		out.Why = fmt.Sprintf("it ends at %s, the largest size that was measured with it for %s", units.Size(limit), bound.name())
+		out.Why = fmt.Sprintf("it ends at %s, the largest size that was measured with it for %s",
+			units.Size(limit), bound.name())
 	}
 	return out
 }
@@ -108,7 +112,9 @@ func flatLimit(f Flavor, s Settings) int64 {
 // no lower limit, so that it would be on for all of them.
 func flatUnmeasured(f Flavor, s Settings, entries []Worth) *Worth {
 	limit := flatLimit(f, s)
-	i := slices.IndexFunc(entries, func(w Worth) bool { return limit > 0 && len(w.Sizes) > 0 && w.Sizes[0].SizeBytes > limit })
+	i := slices.IndexFunc(entries, func(w Worth) bool {
+		return limit > 0 && len(w.Sizes) > 0 && w.Sizes[0].SizeBytes > limit
+	})
 	if i < 0 {
 		return nil
 	}
@@ -135,7 +141,9 @@ func (w *Worth) lastMeasured() int64 {
 
 // loses says whether a size over aboveBytes loses.
 func (w *Worth) loses(aboveBytes int64) bool {
-	return slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool { return s.Outcome == OutcomeLoses && s.SizeBytes > aboveBytes })
+	return slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool {
+		return s.Outcome == OutcomeLoses && s.SizeBytes > aboveBytes
+	})
 }
 
 // ChooseLowPrecision decides for each asked collective. FP8 has no limit that a job could set: it takes every call from
@@ -176,18 +184,21 @@ func lowPrecisionObjection(w *Worth, all []Worth, dda DDAChoice, job Job) string
 		return "it is not known whether it pays for " + w.name()
 	case w.has(OutcomeLoses):
 		worst := w.worst()
-		text := fmt.Sprintf("%s takes %d %% more time at %s", w.name(), -percentOf(worst.GainPPM), units.Size(worst.SizeBytes))
+		text := fmt.Sprintf("%s takes %d %% more time at %s",
+			w.name(), -percentOf(worst.GainPPM), units.Size(worst.SizeBytes))
 		if w.Collective == AllGather && worst.SizeBytes < lowPrecisionMinBytes {
 			text += ", where it goes peer to peer while FP8 is on"
 		}
 		return text
 	case w.Collective == AllGather && (len(w.Sizes) == 0 || w.Sizes[0].SizeBytes >= lowPrecisionMinBytes):
-		return fmt.Sprintf("no %s below %s was measured, which go peer to peer while FP8 is on", w.name(), units.Size(lowPrecisionMinBytes))
+		return fmt.Sprintf("no %s below %s was measured, which go peer to peer while FP8 is on",
+			w.name(), units.Size(lowPrecisionMinBytes))
 	case w.State != WorthYes && KnowsLowPrecision(w.Collective, w.Datatype):
 		return fmt.Sprintf("%s gains nothing for its error", w.name())
 	}
 	if size, percent := displaced(w, all, dda); size > 0 {
-		return fmt.Sprintf("for %s at %s, which FP8 would take from DDA, DDA takes %d %% less of Baseline's time", w.name(), units.Size(size), percent)
+		return fmt.Sprintf("for %s at %s, which FP8 would take from DDA, DDA takes %d %% less of Baseline's time",
+			w.name(), units.Size(size), percent)
 	}
 	if job.OverNodes {
 		return "it was measured within one node only, and jobs of this group are over several (span Group)"

@@ -31,7 +31,8 @@ func gainsAt(gains map[int64]int64) ABSeries {
 
 func judged(t *testing.T, v Variant, c Collective, d Datatype, series ...ABSeries) Worth {
 	t.Helper()
-	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, GFX: "gfx942", Variant: v, Collective: c, Datatype: d, Series: series}
+	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, GFX: "gfx942", Variant: v, Collective: c,
+		Datatype: d, Series: series}
 	if v == LowPrecision {
 		e := int64(62_500)
 		in.ErrorPPM, in.Data = &e, Usability{State: Usable}
@@ -56,63 +57,83 @@ func TestWorthOfDDA(t *testing.T) {
 	}{
 		"wins small, loses large": {
 			gains: map[int64]int64{kib: 50, 64 * kib: 40, mib: 20, 4 * mib: -10, 16 * mib: -20, 64 * mib: -90},
-			state: WorthMixed, bands: []Band{{kib, mib, OutcomeWins, 40}, {4 * mib, 16 * mib, OutcomeLoses, -15}}, proven: mib,
-			recommend: "dda.allReduceTreeMaxBytes=1048576", words: "Of 5 sizes 3 faster, up to 50 % less time at 1 KiB, and 2 slower, up to 20 % more time at 16 MiB."},
+			state: WorthMixed, bands: []Band{{kib, mib, OutcomeWins, 40}, {4 * mib, 16 * mib, OutcomeLoses, -15}},
+			proven:    mib,
+			recommend: "dda.allReduceTreeMaxBytes=1048576", words: "Of 5 sizes 3 faster, up to 50 % less time at " +
+				"1 KiB, and 2 slower, up to 20 % more time at 16 MiB."},
 		"loses everywhere": {
 			gains: map[int64]int64{kib: -5, mib: -50, 16 * mib: -10},
-			state: WorthNo, bands: []Band{{kib, 16 * mib, OutcomeLoses, -10}}, recommend: "off", words: "Slower than Baseline at 3 of 3 sizes, up to 50 % more time at 1 MiB"},
+			state: WorthNo, bands: []Band{{kib, 16 * mib, OutcomeLoses, -10}}, recommend: "off",
+			words: "Slower than Baseline at 3 of 3 sizes, up to 50 % more time at 1 MiB"},
 		"wins everywhere it acts": {
 			gains: map[int64]int64{kib: 50, mib: 20, 16 * mib: 10, 64 * mib: 0},
 			state: WorthYes, bands: []Band{{kib, 16 * mib, OutcomeWins, 20}}, proven: 16 * mib,
 			recommend: "dda.allReduceTreeMaxBytes=16777216", words: "Above 16 MiB nothing is proven."},
 		"noise": {
 			gains: map[int64]int64{kib: 2, mib: -2, 16 * mib: 1},
-			state: WorthNo, bands: []Band{{kib, 16 * mib, OutcomeEven, 1}}, proven: 16 * mib, recommend: "off", words: "No change beyond noise at 3 sizes"},
+			state: WorthNo, bands: []Band{{kib, 16 * mib, OutcomeEven, 1}}, proven: 16 * mib, recommend: "off",
+			words: "No change beyond noise at 3 sizes"},
 		"even ones between and behind": {
 			gains: map[int64]int64{kib: 10, 4 * kib: 0, 16 * kib: 10, mib: 1, 16 * mib: -9},
-			state: WorthMixed, bands: []Band{{kib, kib, OutcomeWins, 10}, {4 * kib, 4 * kib, OutcomeEven, 0}, {16 * kib, 16 * kib, OutcomeWins, 10}, {mib, mib, OutcomeEven, 1}, {16 * mib, 16 * mib, OutcomeLoses, -9}},
+			state: WorthMixed, bands: []Band{{kib, kib, OutcomeWins, 10}, {4 * kib, 4 * kib, OutcomeEven, 0}, {16 * kib,
+				16 * kib, OutcomeWins, 10}, {mib, mib, OutcomeEven, 1}, {16 * mib, 16 * mib, OutcomeLoses, -9}},
 			proven: mib, recommend: "dda.allReduceTreeMaxBytes=1048576"},
 		"limit under flat's": {
 			gains: map[int64]int64{kib: 10, 64 * kib: 10, 128 * kib: -9},
-			state: WorthMixed, bands: []Band{{kib, 64 * kib, OutcomeWins, 10}, {128 * kib, 128 * kib, OutcomeLoses, -9}}, proven: 64 * kib,
+			state: WorthMixed,
+			bands: []Band{{kib, 64 * kib, OutcomeWins, 10}, {128 * kib, 128 * kib, OutcomeLoses, -9}}, proven: 64 * kib,
 			recommend: "dda.allReduceFlatMaxBytes=65536 dda.allReduceTreeMaxBytes=65536"},
 		"flat loses, tree wins": {
 			gains: map[int64]int64{kib: -10, 64 * kib: -10, mib: 30, 16 * mib: 20},
-			state: WorthMixed, bands: []Band{{kib, 64 * kib, OutcomeLoses, -10}, {mib, 16 * mib, OutcomeWins, 25}}, recommend: "off", words: "Its flat path loses: run again with dda.allReduceFlatMaxBytes=0"},
+			state: WorthMixed, bands: []Band{{kib, 64 * kib, OutcomeLoses, -10}, {mib, 16 * mib, OutcomeWins, 25}},
+			recommend: "off", words: "Its flat path loses: run again with dda.allReduceFlatMaxBytes=0"},
 		"a size without numbers": {
 			gains: map[int64]int64{kib: 50, mib: 20, 16 * mib: 10}, change: func(p []ABPoint) { p[1].GainsPPM = nil },
-			state: WorthUnknown, bands: []Band{{kib, 16 * mib, OutcomeWins, 30}}, proven: kib, words: "1 size, first 1 MiB"},
+			state: WorthUnknown, bands: []Band{{kib, 16 * mib, OutcomeWins, 30}}, proven: kib,
+			words: "1 size, first 1 MiB"},
 		"a size that half the members lack": {
 			gains: map[int64]int64{kib: 50, mib: 20}, change: func(p []ABPoint) { p[1].GainsPPM = p[1].GainsPPM[:2] },
 			state: WorthUnknown, bands: []Band{{kib, kib, OutcomeWins, 50}}, proven: kib},
 		"a size that one member lacks": {
 			gains: map[int64]int64{kib: 50, mib: 20}, change: func(p []ABPoint) { p[1].GainsPPM = p[1].GainsPPM[:3] },
-			state: WorthYes, bands: []Band{{kib, mib, OutcomeWins, 35}}, proven: mib, recommend: "dda.allReduceTreeMaxBytes=1048576"},
+			state: WorthYes, bands: []Band{{kib, mib, OutcomeWins, 35}}, proven: mib,
+			recommend: "dda.allReduceTreeMaxBytes=1048576"},
 		"a size that was left out": {
-			gains: map[int64]int64{kib: 50, mib: 20, 16 * mib: 10}, change: func(p []ABPoint) { p[1].GainsPPM, p[1].LeftOut = nil, true },
-			state: WorthYes, bands: []Band{{kib, 16 * mib, OutcomeWins, 30}}, proven: 16 * mib, recommend: "dda.allReduceTreeMaxBytes=16777216", words: "Numbers of 1 more measured sizes are not in the reports."},
+			gains:  map[int64]int64{kib: 50, mib: 20, 16 * mib: 10},
+			change: func(p []ABPoint) { p[1].GainsPPM, p[1].LeftOut = nil, true },
+			state:  WorthYes, bands: []Band{{kib, 16 * mib, OutcomeWins, 30}},
+			proven: 16 * mib, recommend: "dda.allReduceTreeMaxBytes=16777216",
+			words: "Numbers of 1 more measured sizes are not in the reports."},
 		"the smallest left out": {
-			gains: map[int64]int64{kib: 50, mib: 20}, change: func(p []ABPoint) { p[0].GainsPPM, p[0].LeftOut = nil, true },
-			state: WorthUnknown, bands: []Band{{mib, mib, OutcomeWins, 20}}},
+			gains:  map[int64]int64{kib: 50, mib: 20},
+			change: func(p []ABPoint) { p[0].GainsPPM, p[0].LeftOut = nil, true },
+			state:  WorthUnknown, bands: []Band{{mib, mib, OutcomeWins, 20}}},
 		"the largest left out": {
-			gains: map[int64]int64{kib: 50, mib: 20, 16 * mib: 10}, change: func(p []ABPoint) { p[2].GainsPPM, p[2].LeftOut = nil, true },
-			state: WorthYes, bands: []Band{{kib, mib, OutcomeWins, 35}}, proven: mib, recommend: "dda.allReduceTreeMaxBytes=1048576"},
+			gains:  map[int64]int64{kib: 50, mib: 20, 16 * mib: 10},
+			change: func(p []ABPoint) { p[2].GainsPPM, p[2].LeftOut = nil, true },
+			state:  WorthYes, bands: []Band{{kib, mib, OutcomeWins, 35}}, proven: mib,
+			recommend: "dda.allReduceTreeMaxBytes=1048576"},
 		"a loss is a loss although another size is missing": {
 			gains: map[int64]int64{kib: -50, mib: 20, 16 * mib: 10}, change: func(p []ABPoint) { p[2].GainsPPM = nil },
-			state: WorthMixed, bands: []Band{{kib, kib, OutcomeLoses, -50}, {mib, mib, OutcomeWins, 20}}, recommend: "off"},
+			state: WorthMixed, bands: []Band{{kib, kib, OutcomeLoses, -50}, {mib, mib, OutcomeWins, 20}},
+			recommend: "off"},
 		"members apart": {
-			gains: map[int64]int64{kib: 50, mib: 10}, change: func(p []ABPoint) { p[1].GainsPPM = []int64{20_000, 60_000, 140_000, 180_000} },
-			state: WorthYes, bands: []Band{{kib, kib, OutcomeWins, 50}, {mib, mib, OutcomeEven, 10}}, proven: mib, recommend: "dda.allReduceTreeMaxBytes=1048576"},
+			gains:  map[int64]int64{kib: 50, mib: 10},
+			change: func(p []ABPoint) { p[1].GainsPPM = []int64{20_000, 60_000, 140_000, 180_000} },
+			state:  WorthYes, bands: []Band{{kib, kib, OutcomeWins, 50}, {mib, mib, OutcomeEven, 10}}, proven: mib,
+			recommend: "dda.allReduceTreeMaxBytes=1048576"},
 		"repeats apart": {
 			gains: map[int64]int64{kib: 50, mib: 10}, change: func(p []ABPoint) { p[1].NoisePPM = []int64{120_000} },
-			state: WorthYes, bands: []Band{{kib, kib, OutcomeWins, 50}, {mib, mib, OutcomeEven, 10}}, proven: mib, recommend: "dda.allReduceTreeMaxBytes=1048576"},
+			state: WorthYes, bands: []Band{{kib, kib, OutcomeWins, 50}, {mib, mib, OutcomeEven, 10}}, proven: mib,
+			recommend: "dda.allReduceTreeMaxBytes=1048576"},
 		"too much noise tells nothing": {
 			gains: map[int64]int64{kib: 50, mib: 10}, change: func(p []ABPoint) { p[1].NoisePPM = []int64{300_000} },
 			state: WorthUnknown, bands: []Band{{kib, kib, OutcomeWins, 50}}, proven: kib},
 		"one member that tells no noise: a gain of 4 % is none": {
 			gains:  map[int64]int64{kib: 4, mib: 5},
 			change: func(p []ABPoint) { blind(p) },
-			state:  WorthYes, bands: []Band{{kib, kib, OutcomeEven, 4}, {mib, mib, OutcomeWins, 5}}, proven: mib, recommend: "dda.allReduceTreeMaxBytes=1048576"},
+			state:  WorthYes, bands: []Band{{kib, kib, OutcomeEven, 4}, {mib, mib, OutcomeWins, 5}}, proven: mib,
+			recommend: "dda.allReduceTreeMaxBytes=1048576"},
 		"one member that tells no noise: a loss of 4 % is one": {
 			gains:  map[int64]int64{kib: 50, mib: -4},
 			change: func(p []ABPoint) { blind(p) },
@@ -127,11 +148,13 @@ func TestWorthOfDDA(t *testing.T) {
 			}
 			w := judged(t, DDA, AllReduce, BFloat16, series)
 			if w.State != tc.state || w.ProvenMaxBytes != tc.proven || !slices.Equal(w.Bands(8), tc.bands) {
-				t.Errorf("%s, proven to %d, bands %+v; expected %s, %d, %+v", w.State, w.ProvenMaxBytes, w.Bands(8), tc.state, tc.proven, tc.bands)
+				t.Errorf("%s, proven to %d, bands %+v; expected %s, %d, %+v",
+					w.State, w.ProvenMaxBytes, w.Bands(8), tc.state, tc.proven, tc.bands)
 			}
 			a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]
 			if a.Recommend != tc.recommend || !strings.Contains(a.Message, tc.words) {
-				t.Errorf("recommends %q (%s), expected %q and the words %q", a.Recommend, a.Message, tc.recommend, tc.words)
+				t.Errorf("recommends %q (%s), expected %q and the words %q",
+					a.Recommend, a.Message, tc.recommend, tc.words)
 			}
 			if w.MemoryBytes == nil || *w.MemoryBytes != 32*mib {
 				t.Errorf("memory %v", w.MemoryBytes)
@@ -148,7 +171,8 @@ func blind(points []ABPoint) {
 
 // TestWorthNeedsAnEffect: where the setting changes no call, there is nothing to judge.
 func TestWorthNeedsAnEffect(t *testing.T) {
-	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, Variant: DDA, Collective: AllGather, Datatype: BFloat16, Series: []ABSeries{gainsAt(map[int64]int64{kib: 50})}}
+	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, Variant: DDA, Collective: AllGather,
+		Datatype: BFloat16, Series: []ABSeries{gainsAt(map[int64]int64{kib: 50})}}
 	if w, ok := JudgeWorth(in); ok {
 		t.Errorf("AllGather has no DDA in open builds: %+v", w)
 	}
@@ -158,12 +182,14 @@ func TestWorthNeedsAnEffect(t *testing.T) {
 		t.Errorf("four ranks have no DDA: %+v", w)
 	}
 	in.Ranks, in.Flavor = 8, FlavorUnknown
-	if w, _ := JudgeWorth(in); w.State != WorthUnknown || Advise(FlavorUnknown, preferred, []Worth{w}, Job{}, 8)[0].Recommend != "" {
+	if w, _ := JudgeWorth(in); w.State != WorthUnknown ||
+		Advise(FlavorUnknown, preferred, []Worth{w}, Job{}, 8)[0].Recommend != "" {
 		t.Errorf("of an unknown library: %+v", w)
 	}
 	in.Flavor, in.WrongElements = FlavorRCCLXDev, 3
 	w, _ := JudgeWorth(in)
-	if a := Advise(in.Flavor, preferred, []Worth{w}, Job{}, 8)[0]; a.State != WorthNo || a.Recommend != "off" || !strings.Contains(a.Message, "3 wrong elements") {
+	if a := Advise(in.Flavor, preferred, []Worth{w}, Job{}, 8)[0]; a.State != WorthNo || a.Recommend != "off" ||
+		!strings.Contains(a.Message, "3 wrong elements") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -180,7 +206,8 @@ func TestPlacementThatLoses(t *testing.T) {
 	// one.
 	even := gainsAt(map[int64]int64{kib: 0})
 	even.Points[0].NoisePPM = []int64{40_000, 40_000, 40_000, 40_000}
-	for _, series := range [][]ABSeries{{gainsAt(map[int64]int64{kib: 50}), even}, {even, gainsAt(map[int64]int64{kib: 50})}} {
+	for _, series := range [][]ABSeries{{gainsAt(map[int64]int64{kib: 50}), even},
+		{even, gainsAt(map[int64]int64{kib: 50})}} {
 		w := judged(t, DDA, AllReduce, BFloat16, series...)
 		if w.State != WorthYes || w.Sizes[0].Outcome != OutcomeWins || w.Sizes[0].NoisePPM != 40_000 {
 			t.Errorf("%+v", w.Sizes)
@@ -201,13 +228,20 @@ func TestChooseDDA(t *testing.T) {
 		why      string
 	}{
 		"nothing measured": {nil, preferred, 0, 0, "no size at which DDA acts was measured"},
-		"the datatype that ends first bounds": {[]Worth{of(BFloat16, map[int64]int64{kib: 50, mib: 20, 16 * mib: 10}), of(Float32, map[int64]int64{kib: 50, mib: 20, 16 * mib: -10})},
+		"the datatype that ends first bounds": {[]Worth{of(BFloat16, map[int64]int64{kib: 50, mib: 20, 16 * mib: 10}),
+			of(Float32, map[int64]int64{kib: 50, mib: 20, 16 * mib: -10})},
 			preferred, mib, 0, "it ends at 1 MiB, since AllReduce Float32 is slower above"},
-		"one loses from the start":      {[]Worth{of(BFloat16, map[int64]int64{kib: 50}), of(Float32, map[int64]int64{kib: -10})}, preferred, 0, 0, "AllReduce Float32 is slower than Baseline already at the smallest"},
-		"one is even":                   {[]Worth{of(BFloat16, map[int64]int64{kib: 50, mib: 10}), of(Float32, map[int64]int64{kib: 0, mib: 0})}, preferred, mib, 0, "the largest size that was measured"},
-		"all even":                      {[]Worth{of(BFloat16, map[int64]int64{kib: 0})}, preferred, 0, 0, "at no measured size"},
-		"gains only where it loses too": {[]Worth{of(BFloat16, map[int64]int64{kib: 0, mib: -10, 16 * mib: 20})}, preferred, 0, 0, "up to 1 KiB it gains nothing"},
-		"one is not known":              {[]Worth{of(BFloat16, map[int64]int64{kib: 50}), unknown}, preferred, 0, 0, "not known whether it pays for AllReduce Float16"},
+		"one loses from the start": {[]Worth{of(BFloat16, map[int64]int64{kib: 50}),
+			of(Float32, map[int64]int64{kib: -10})},
+			preferred, 0, 0, "AllReduce Float32 is slower than Baseline already at the smallest"},
+		"one is even": {[]Worth{of(BFloat16, map[int64]int64{kib: 50, mib: 10}),
+			of(Float32, map[int64]int64{kib: 0, mib: 0})}, preferred, mib, 0, "the largest size that was measured"},
+		"all even": {[]Worth{of(BFloat16, map[int64]int64{kib: 0})}, preferred, 0, 0,
+			"at no measured size"},
+		"gains only where it loses too": {[]Worth{of(BFloat16, map[int64]int64{kib: 0, mib: -10, 16 * mib: 20})},
+			preferred, 0, 0, "up to 1 KiB it gains nothing"},
+		"one is not known": {[]Worth{of(BFloat16, map[int64]int64{kib: 50}), unknown}, preferred, 0, 0,
+			"not known whether it pays for AllReduce Float16"},
 		"a person's flat limit stays": {[]Worth{of(BFloat16, map[int64]int64{kib: 50, mib: 20})},
 			Settings{DDA: DDASettings{Mode: ModePreferred, AllReduceFlatMaxBytes: &own}}, mib, own, ""},
 	} {
@@ -219,7 +253,8 @@ func TestChooseDDA(t *testing.T) {
 				}
 				return *p
 			}
-			if got.On != (tc.tree != 0) || value(got.TreeMaxBytes) != tc.tree || value(got.FlatMaxBytes) != tc.flat || !strings.Contains(got.Why, tc.why) {
+			if got.On != (tc.tree != 0) || value(got.TreeMaxBytes) != tc.tree || value(got.FlatMaxBytes) != tc.flat ||
+				!strings.Contains(got.Why, tc.why) {
 				t.Errorf("%+v tree %d flat %d", got, value(got.TreeMaxBytes), value(got.FlatMaxBytes))
 			}
 		})
@@ -269,32 +304,61 @@ func TestChooseLowPrecision(t *testing.T) {
 		why string
 		job Job
 	}{
-		"wins":                                {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
-		"loses at its least size":             {[]Worth{fp8(ReduceScatter, BFloat16, map[int64]int64{16 * mib: -10, 64 * mib: 20})}, ReduceScatter, false, "ReduceScatter BFloat16 takes 10 % more time at 16 MiB", jobs(nil)},
-		"AllGather's way peer to peer":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: -66, 4 * mib: -50, 16 * mib: 10, 64 * mib: 20})}, AllGather, false, "takes 66 % more time at 1 KiB, where it goes peer to peer", jobs(nil)},
-		"AllGather of small ones even":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 4 * mib: 1, 16 * mib: 10})}, AllGather, true, "", jobs(nil)},
-		"fp16 AllGather goes peer too":        {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: -30})}, AllGather, false, "AllGather Float16 takes 30 %", jobs(nil)},
-		"fp16 AllGather even":                 {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, true, "", jobs(nil)},
-		"only fp16 measured":                  {[]Worth{fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, false, "no datatype that it quantises", jobs(nil)},
-		"one datatype gains nothing":          {[]Worth{fp8(AllReduce, BFloat16, map[int64]int64{16 * mib: 0}), fp8(AllReduce, Float32, large)}, AllReduce, false, "AllReduce BFloat16 gains nothing for its error", jobs(nil)},
-		"error not measured":                  {[]Worth{noError}, AllReduce, false, "not known whether it pays", jobs(nil)},
-		"not measured":                        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllToAll, false, "no size at which it acts", jobs(nil)},
-		"takes the call from faster DDA":      {[]Worth{dda, fp8(AllReduce, BFloat16, large)}, AllReduce, false, "at 16 MiB, which FP8 would take from DDA, DDA takes 20 % less", jobs(nil)},
-		"AllGather below 16 MiB is not known": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{16 * mib: 10, 64 * mib: 20})}, AllGather, false, "no AllGather BFloat16 below 16 MiB was measured, which go peer to peer", jobs(nil)},
-		"of one datatype not known":           {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}), fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})}, AllGather, false, "no AllGather Float16 below 16 MiB", jobs(nil)},
-		"faster DDA ends before":              {[]Worth{short, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
-		"faster DDA, within noise":            {[]Worth{noisy, fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
-		"jobs over nodes":                     {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "measured within one node only", jobs(func(j *Job) { j.OverNodes = true })},
-		"wrong elements at odd counts":        {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false, "no multiple of 128 x ranks (TailHazard)", lost(AllReduce, tail)},
-		"of another collective":               {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", lost(ReduceScatter, tail)},
-		"at odd counts that no job has":       {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", lost(AllReduce, tail, LossTail)},
-		"lost values":                         {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false, "became NaN or infinite, or were clipped (Overflow); a mean error over 6.25 %", lost(AllToAll, both)},
-		"one of two losses accepted":          {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false, "a mean error over 6.25 %", lost(AllToAll, both, LossOverflow)},
-		"both losses accepted":                {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, true, "", lost(AllToAll, both, both...)},
-		"data not checked":                    {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false, "was not checked in full", Job{Accepted: Losses()}},
+		"wins": {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "", jobs(nil)},
+		"loses at its least size": {[]Worth{fp8(ReduceScatter,
+			BFloat16, map[int64]int64{16 * mib: -10, 64 * mib: 20})},
+			ReduceScatter, false, "ReduceScatter BFloat16 takes 10 % more time at 16 MiB", jobs(nil)},
+		"AllGather's way peer to peer": {[]Worth{fp8(AllGather, BFloat16,
+			map[int64]int64{kib: -66, 4 * mib: -50, 16 * mib: 10, 64 * mib: 20})},
+			AllGather, false, "takes 66 % more time at 1 KiB, where it goes peer to peer", jobs(nil)},
+		"AllGather of small ones even": {[]Worth{fp8(AllGather, BFloat16,
+			map[int64]int64{kib: 0, 4 * mib: 1, 16 * mib: 10})}, AllGather, true, "", jobs(nil)},
+		"fp16 AllGather goes peer too": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}),
+			fp8(AllGather, Float16, map[int64]int64{64 * mib: -30})},
+			AllGather, false, "AllGather Float16 takes 30 %", jobs(nil)},
+		"fp16 AllGather even": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}),
+			fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})}, AllGather, true, "", jobs(nil)},
+		"only fp16 measured": {[]Worth{fp8(AllGather, Float16, map[int64]int64{kib: 0, 64 * mib: 1})},
+			AllGather, false, "no datatype that it quantises", jobs(nil)},
+		"one datatype gains nothing": {[]Worth{fp8(AllReduce, BFloat16, map[int64]int64{16 * mib: 0}),
+			fp8(AllReduce, Float32, large)},
+			AllReduce, false, "AllReduce BFloat16 gains nothing for its error", jobs(nil)},
+		"error not measured": {[]Worth{noError}, AllReduce, false,
+			"not known whether it pays", jobs(nil)},
+		"not measured": {[]Worth{fp8(AllReduce, BFloat16, large)}, AllToAll, false,
+			"no size at which it acts", jobs(nil)},
+		"takes the call from faster DDA": {[]Worth{dda, fp8(AllReduce, BFloat16, large)}, AllReduce, false,
+			"at 16 MiB, which FP8 would take from DDA, DDA takes 20 % less", jobs(nil)},
+		"AllGather below 16 MiB is not known": {[]Worth{fp8(AllGather,
+			BFloat16, map[int64]int64{16 * mib: 10, 64 * mib: 20})},
+			AllGather, false, "no AllGather BFloat16 below 16 MiB was measured, which go peer to peer", jobs(nil)},
+		"of one datatype not known": {[]Worth{fp8(AllGather, BFloat16, map[int64]int64{kib: 0, 16 * mib: 10}),
+			fp8(AllGather, Float16, map[int64]int64{64 * mib: 1})},
+			AllGather, false, "no AllGather Float16 below 16 MiB", jobs(nil)},
+		"faster DDA ends before": {[]Worth{short, fp8(AllReduce, BFloat16, large)}, AllReduce,
+			true, "", jobs(nil)},
+		"faster DDA, within noise": {[]Worth{noisy, fp8(AllReduce, BFloat16, large)}, AllReduce,
+			true, "", jobs(nil)},
+		"jobs over nodes": {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false,
+			"measured within one node only", jobs(func(j *Job) { j.OverNodes = true })},
+		"wrong elements at odd counts": {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, false,
+			"no multiple of 128 x ranks (TailHazard)", lost(AllReduce, tail)},
+		"of another collective": {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "",
+			lost(ReduceScatter, tail)},
+		"at odd counts that no job has": {[]Worth{fp8(AllReduce, BFloat16, large)}, AllReduce, true, "",
+			lost(AllReduce, tail, LossTail)},
+		"lost values": {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false,
+			"became NaN or infinite, or were clipped (Overflow); a mean error over 6.25 %", lost(AllToAll, both)},
+		"one of two losses accepted": {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false,
+			"a mean error over 6.25 %", lost(AllToAll, both, LossOverflow)},
+		"both losses accepted": {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, true, "",
+			lost(AllToAll, both, both...)},
+		"data not checked": {[]Worth{fp8(AllToAll, BFloat16, large)}, AllToAll, false,
+			"was not checked in full", Job{Accepted: Losses()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ChooseLowPrecision(tc.all, []Collective{tc.c}, ChooseDDA(FlavorRCCLXDev, preferred, tc.all), tc.job)[0]
+			got := ChooseLowPrecision(tc.all, []Collective{tc.c},
+				ChooseDDA(FlavorRCCLXDev, preferred, tc.all), tc.job)[0]
 			if got.On != tc.on || !strings.Contains(got.Why, tc.why) {
 				t.Errorf("%+v", got)
 			}
@@ -305,8 +369,10 @@ func TestChooseLowPrecision(t *testing.T) {
 		t.Errorf("memory %d", *w.MemoryBytes)
 	}
 	a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, jobs(nil), 8)[0]
-	if a.Recommend != "on" || !strings.Contains(a.Message, "largest error is 6.25 %") || !strings.Contains(a.Message, "Above 64 MiB nothing is proven.") ||
-		!strings.Contains(a.Message, "It takes 2.25 GiB of device memory in each communicator, and 128 MiB more for each rank over 8; over several nodes it was not measured.") {
+	if a.Recommend != "on" || !strings.Contains(a.Message, "largest error is 6.25 %") ||
+		!strings.Contains(a.Message, "Above 64 MiB nothing is proven.") ||
+		!strings.Contains(a.Message, "It takes 2.25 GiB of device memory in each communicator, and 128 MiB more for "+
+			"each rank over 8; over several nodes it was not measured.") {
 		t.Errorf("%+v", a)
 	}
 	for name, tc := range map[string]struct {
@@ -314,12 +380,18 @@ func TestChooseLowPrecision(t *testing.T) {
 		recommend string
 		words     []string
 	}{
-		"hazard":                {lost(AllReduce, tail), "off", []string{"AllReduce gave results that are not usable: wrong elements at counts that are no multiple of 128 x ranks (TailHazard).", "Never slower"}},
-		"hazard, padded":        {lost(AllReduce, tail, LossTail), "on", []string{"Accepted by the spec: wrong elements at counts", "(TailHazard)."}},
-		"lost values":           {lost(AllReduce, both), "off", []string{"AllReduce gave results that are not usable: values beyond FP8's range became NaN or infinite, or were clipped (Overflow); a mean error over 6.25 %, since small values became zero (Underflow)."}},
-		"lost values, accepted": {lost(AllReduce, both, both...), "on", []string{"Accepted by the spec: values beyond FP8's range"}},
-		"not checked":           {Job{}, "", []string{"Not known: the data of AllReduce was not checked in full."}},
-		"over several nodes":    {jobs(func(j *Job) { j.OverNodes = true }), "off", []string{"Off all the same: it was measured within one node only"}},
+		"hazard": {lost(AllReduce, tail), "off", []string{"AllReduce gave results that are not usable: " +
+			"wrong elements at counts that are no multiple of 128 x ranks (TailHazard).", "Never slower"}},
+		"hazard, padded": {lost(AllReduce, tail, LossTail), "on",
+			[]string{"Accepted by the spec: wrong elements at counts", "(TailHazard)."}},
+		"lost values": {lost(AllReduce, both), "off",
+			[]string{"AllReduce gave results that are not usable: values beyond FP8's range became NaN or infinite, " +
+				"or were clipped (Overflow); a mean error over 6.25 %, since small values became zero (Underflow)."}},
+		"lost values, accepted": {lost(AllReduce, both, both...), "on",
+			[]string{"Accepted by the spec: values beyond FP8's range"}},
+		"not checked": {Job{}, "", []string{"Not known: the data of AllReduce was not checked in full."}},
+		"over several nodes": {jobs(func(j *Job) { j.OverNodes = true }), "off",
+			[]string{"Off all the same: it was measured within one node only"}},
 	} {
 		w := fp8(AllReduce, BFloat16, large, tc.job)
 		got := Advise(FlavorRCCLXDev, preferred, []Worth{w}, tc.job, 8)[0]
@@ -344,8 +416,10 @@ func TestWhatNobodyMeasured(t *testing.T) {
 	}{
 		{judged(t, DDA, AllReduce, BFloat16, gainsAt(small)), "below 1 KiB nothing is proven"},
 		{judged(t, LowPrecision, AllReduce, BFloat16, gainsAt(large)), "above 64 MiB nothing is proven"},
-		{judged(t, LowPrecision, AllReduce, BFloat16, gainsAt(map[int64]int64{64 * mib: 30})), "below 64 MiB and above 64 MiB nothing is proven"},
-		{judged(t, LowPrecision, AllGather, BFloat16, gainsAt(small)), "below 1 KiB and above 16 MiB nothing is proven"},
+		{judged(t, LowPrecision, AllReduce, BFloat16, gainsAt(map[int64]int64{64 * mib: 30})),
+			"below 64 MiB and above 64 MiB nothing is proven"},
+		{judged(t, LowPrecision, AllGather, BFloat16, gainsAt(small)),
+			"below 1 KiB and above 16 MiB nothing is proven"},
 		{Worth{Variant: LowPrecision}, ""},
 	} {
 		if got := tc.w.Unproven(); got != tc.want {
@@ -353,10 +427,12 @@ func TestWhatNobodyMeasured(t *testing.T) {
 		}
 	}
 	w := judged(t, DDA, AllReduce, BFloat16, gainsAt(large))
-	if got := ChooseDDA(FlavorRCCLXDev, preferred, []Worth{w}); got.On || !strings.Contains(got.Why, "measured from 16 MiB on, and not by its flat path, which takes sizes up to 200 KiB") {
+	if got := ChooseDDA(FlavorRCCLXDev, preferred, []Worth{w}); got.On || !strings.Contains(got.Why,
+		"measured from 16 MiB on, and not by its flat path, which takes sizes up to 200 KiB") {
 		t.Errorf("%+v", got)
 	}
-	if a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]; a.Recommend != "off" || !strings.Contains(a.Message, "no size up to 200 KiB was measured") {
+	if a := Advise(FlavorRCCLXDev, preferred, []Worth{w}, Job{}, 8)[0]; a.Recommend != "off" ||
+		!strings.Contains(a.Message, "no size up to 200 KiB was measured") {
 		t.Errorf("%+v", a)
 	}
 	tree := preferred
@@ -368,7 +444,8 @@ func TestWhatNobodyMeasured(t *testing.T) {
 
 // TestErrorOfFP8IsMeasured: a gain that no error stands against is not known to be worth it.
 func TestErrorOfFP8IsMeasured(t *testing.T) {
-	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, GFX: "gfx942", Variant: LowPrecision, Collective: AllReduce, Datatype: BFloat16, Series: []ABSeries{gainsAt(map[int64]int64{16 * mib: 20})}}
+	in := WorthInput{Flavor: FlavorRCCLXDev, Settings: preferred, Ranks: 8, GFX: "gfx942", Variant: LowPrecision,
+		Collective: AllReduce, Datatype: BFloat16, Series: []ABSeries{gainsAt(map[int64]int64{16 * mib: 20})}}
 	w, _ := JudgeWorth(in)
 	if w.State != WorthUnknown || Advise(in.Flavor, preferred, []Worth{w}, Job{}, 8)[0].Recommend != "" {
 		t.Errorf("%+v", w)
@@ -388,7 +465,8 @@ func TestChoicesNeverLose(t *testing.T) {
 		var all []Worth
 		job := jobs(func(j *Job) {
 			c := Collectives()[random.IntN(len(Collectives()))]
-			j.Data[c] = []Usability{{}, {State: UsabilityUnknown}, {NotUsable, []Loss{LossOverflow}}, {NotUsable, []Loss{LossUnderflow}}}[random.IntN(4)]
+			j.Data[c] = []Usability{{}, {State: UsabilityUnknown}, {NotUsable, []Loss{LossOverflow}},
+				{NotUsable, []Loss{LossUnderflow}}}[random.IntN(4)]
 			j.Accepted = []Loss{LossUnderflow}
 		})
 		measured := map[Variant]map[Collective][]ABSeries{DDA: {}, LowPrecision: {}}
@@ -397,7 +475,9 @@ func TestChoicesNeverLose(t *testing.T) {
 				bias := random.Int64N(500_000) - 150_000
 				for _, d := range []Datatype{BFloat16, Float32, Float16}[:1+random.IntN(3)] {
 					s := randomSeries(random, sizes, bias)
-					w, ok := JudgeWorth(WorthInput{Flavor: flavor, Settings: settings, Ranks: 8, GFX: "gfx942", Variant: v, Collective: c, Datatype: d, Series: []ABSeries{s}, ErrorPPM: &bias, Data: job.UsabilityOf(c)})
+					w, ok := JudgeWorth(WorthInput{Flavor: flavor, Settings: settings, Ranks: 8, GFX: "gfx942",
+						Variant: v, Collective: c, Datatype: d, Series: []ABSeries{s}, ErrorPPM: &bias,
+						Data: job.UsabilityOf(c)})
 					if !ok {
 						continue
 					}
@@ -423,7 +503,8 @@ func TestChoicesNeverLose(t *testing.T) {
 						largest = max(largest, p.SizeBytes)
 						gain, noise := plainly(p)
 						if p.SizeBytes <= *dda.TreeMaxBytes && gain <= -noise {
-							t.Fatalf("round %d: DDA up to %d, and %s at %d is %d ppm worse, noise %d", round, *dda.TreeMaxBytes, c, p.SizeBytes, -gain, noise)
+							t.Fatalf("round %d: DDA up to %d, and %s at %d is %d ppm worse, noise %d",
+								round, *dda.TreeMaxBytes, c, p.SizeBytes, -gain, noise)
 						}
 						won = won || p.SizeBytes <= *dda.TreeMaxBytes && gain >= noise
 					}
@@ -447,13 +528,15 @@ func TestChoicesNeverLose(t *testing.T) {
 			for _, s := range measured[LowPrecision][choice.Collective] {
 				for _, p := range s.Points {
 					if gain, noise := plainly(p); gain <= -noise {
-						t.Fatalf("round %d: FP8 for %s, and at %d it is %d ppm worse, noise %d", round, choice.Collective, p.SizeBytes, -gain, noise)
+						t.Fatalf("round %d: FP8 for %s, and at %d it is %d ppm worse, noise %d",
+							round, choice.Collective, p.SizeBytes, -gain, noise)
 					}
 				}
 			}
 		}
 		for _, a := range Advise(flavor, settings, all, Job{}, 8) {
-			if len(a.Recommend) > maxRecommendBytes || len(a.Message) > maxAdviceBytes || a.Message == "" || len(a.Bands(8)) > 8 || len(a.MissingBytes) > 0 && a.State == WorthYes {
+			if len(a.Recommend) > maxRecommendBytes || len(a.Message) > maxAdviceBytes || a.Message == "" ||
+				len(a.Bands(8)) > 8 || len(a.MissingBytes) > 0 && a.State == WorthYes {
 				t.Fatalf("round %d: %+v", round, a)
 			}
 		}
@@ -510,10 +593,12 @@ func plainly(p ABPoint) (gain, noise int64) {
 func TestBandsAreBounded(t *testing.T) {
 	w := Worth{}
 	for i := range 20 {
-		w.Sizes = append(w.Sizes, SizeWorth{SizeBytes: int64(i + 1), Outcome: []string{OutcomeWins, OutcomeEven, OutcomeLoses}[i%3], GainPPM: 10_000})
+		w.Sizes = append(w.Sizes, SizeWorth{SizeBytes: int64(i + 1),
+			Outcome: []string{OutcomeWins, OutcomeEven, OutcomeLoses}[i%3], GainPPM: 10_000})
 	}
 	bands := w.Bands(8)
-	if len(bands) != 8 || bands[7].MaxBytes != 20 || bands[7].Outcome != OutcomeLoses || bands[0] != (Band{1, 1, OutcomeWins, 1}) {
+	if len(bands) != 8 || bands[7].MaxBytes != 20 || bands[7].Outcome != OutcomeLoses ||
+		bands[0] != (Band{1, 1, OutcomeWins, 1}) {
 		t.Errorf("%+v", bands)
 	}
 }

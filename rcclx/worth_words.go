@@ -52,7 +52,8 @@ func recommendDDA(f Flavor, s Settings, w *Worth) string {
 		return "off"
 	}
 	text := ""
-	if choice.FlatMaxBytes != nil && (s.DDA.AllReduceFlatMaxBytes == nil || *choice.FlatMaxBytes != *s.DDA.AllReduceFlatMaxBytes) {
+	if choice.FlatMaxBytes != nil &&
+		(s.DDA.AllReduceFlatMaxBytes == nil || *choice.FlatMaxBytes != *s.DDA.AllReduceFlatMaxBytes) {
 		text = fmt.Sprintf("%s=%d ", settingDDAFlat, *choice.FlatMaxBytes)
 	}
 	return fit(maxRecommendBytes, text+fmt.Sprintf("%s=%d", settingDDATree, *choice.TreeMaxBytes))
@@ -78,10 +79,13 @@ func (w *Worth) sentences(f Flavor, s Settings, recommend, objection string, job
 	switch {
 	case w.Variant == LowPrecision && recommend == "off" && w.State == WorthYes && objection != "":
 		parts = append(parts, "Off all the same: "+objection+".")
-	case w.Variant == LowPrecision && w.Collective == AllGather && w.has(OutcomeLoses) && w.worst().SizeBytes < lowPrecisionMinBytes:
-		parts = append(parts, fmt.Sprintf("Below %s it goes peer to peer while FP8 is on.", units.Size(lowPrecisionMinBytes)))
+	case w.Variant == LowPrecision && w.Collective == AllGather && w.has(OutcomeLoses) &&
+		w.worst().SizeBytes < lowPrecisionMinBytes:
+		parts = append(parts,
+			fmt.Sprintf("Below %s it goes peer to peer while FP8 is on.", units.Size(lowPrecisionMinBytes)))
 	case w.Variant == DDA && recommend == "off" && flatUnmeasured(f, s, []Worth{*w}) != nil:
-		parts = append(parts, fmt.Sprintf("Off all the same: no size up to %s was measured, which its flat path takes.", units.Size(flatLimit(f, s))))
+		parts = append(parts, fmt.Sprintf("Off all the same: no size up to %s was measured, which its flat path takes.",
+			units.Size(flatLimit(f, s))))
 	}
 	if text := w.Unproven(); on && text != "" {
 		parts = append(parts, capital(text)+".")
@@ -90,11 +94,14 @@ func (w *Worth) sentences(f Flavor, s Settings, recommend, objection string, job
 		}
 	}
 	if text := w.MoreRanks(ranks); on && text != "" {
-		parts = append(parts, fmt.Sprintf("It takes %s of device memory in each communicator, and %s; over several nodes it was not measured.", HumanBytes(*w.MemoryBytes), text))
+		parts = append(parts, fmt.Sprintf("It takes %s of device memory in each communicator, and %s; "+
+			"over several nodes it was not measured.", HumanBytes(*w.MemoryBytes), text))
 	}
 	if w.Variant == DDA && f == FlavorRCCLXDev && w.State != WorthUnknown {
 		if w.State == WorthMixed && recommend == "off" && w.flatLoses(f, s) {
-			parts = append(parts, fmt.Sprintf("Its flat path loses: run again with %s=0 to see the tree path at small sizes.", settingDDAFlat))
+			parts = append(parts,
+				fmt.Sprintf("Its flat path loses: run again with %s=0 to see the tree path at small sizes.",
+					settingDDAFlat))
 		} else if recommend != "off" {
 			parts = append(parts, "Which of flat and tree is faster at one size was not measured.")
 		}
@@ -137,7 +144,9 @@ func (w *Worth) ForItsError(job Job) string {
 // flatLoses says whether the flat path loses somewhere, and the tree path nowhere.
 func (w *Worth) flatLoses(f Flavor, s Settings) bool {
 	limit := flatLimit(f, s)
-	flat := slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool { return s.Outcome == OutcomeLoses && s.SizeBytes <= limit })
+	flat := slices.ContainsFunc(w.Sizes, func(s SizeWorth) bool {
+		return s.Outcome == OutcomeLoses && s.SizeBytes <= limit
+	})
 	return flat && !w.loses(limit)
 }
 
@@ -160,7 +169,8 @@ func (w *Worth) summary() string {
 	case w.WrongElements > 0:
 		return fmt.Sprintf("%d wrong elements with the setting: do not use it.", w.WrongElements)
 	case w.State == WorthUnknown && len(w.MissingBytes) > 0:
-		return fmt.Sprintf("Not known: %s, first %s, without numbers that can be used. Run again on idle nodes, or measure fewer sizes.", sizeCount(len(w.MissingBytes)), units.Size(w.MissingBytes[0]))
+		return fmt.Sprintf("Not known: %s, first %s, without numbers that can be used. Run again on idle nodes, "+
+			"or measure fewer sizes.", sizeCount(len(w.MissingBytes)), units.Size(w.MissingBytes[0]))
 	case w.State == WorthUnknown && w.Variant == LowPrecision && w.ErrorPPM == nil:
 		return "Not known: the error of FP8 was not measured."
 	case w.State == WorthUnknown && w.quantised() && w.Data.State != Usable:
@@ -170,12 +180,15 @@ func (w *Worth) summary() string {
 	case losses == 0 && wins == 0:
 		return fmt.Sprintf("No change beyond noise at %s, %s.", sizeCount(len(w.Sizes)), w.span())
 	case losses == 0:
-		return fmt.Sprintf("Never slower than Baseline at %s, %s, and up to %d %% less time at %s.", sizeCount(len(w.Sizes)), w.span(), percentOf(best.GainPPM), units.Size(best.SizeBytes))
+		return fmt.Sprintf("Never slower than Baseline at %s, %s, and up to %d %% less time at %s.",
+			sizeCount(len(w.Sizes)), w.span(), percentOf(best.GainPPM), units.Size(best.SizeBytes))
 	case wins == 0:
-		return fmt.Sprintf("Slower than Baseline at %d of %s, up to %d %% more time at %s, and faster at none.", losses, sizeCount(len(w.Sizes)), -percentOf(w.worst().GainPPM), units.Size(w.worst().SizeBytes))
+		return fmt.Sprintf("Slower than Baseline at %d of %s, up to %d %% more time at %s, and faster at none.",
+			losses, sizeCount(len(w.Sizes)), -percentOf(w.worst().GainPPM), units.Size(w.worst().SizeBytes))
 	}
-	return fmt.Sprintf("Of %s %d faster, up to %d %% less time at %s, and %d slower, up to %d %% more time at %s.", sizeCount(len(w.Sizes)),
-		wins, percentOf(best.GainPPM), units.Size(best.SizeBytes), losses, -percentOf(w.worst().GainPPM), units.Size(w.worst().SizeBytes))
+	return fmt.Sprintf("Of %s %d faster, up to %d %% less time at %s, and %d slower, up to %d %% more time at %s.",
+		sizeCount(len(w.Sizes)), wins, percentOf(best.GainPPM), units.Size(best.SizeBytes), losses,
+		-percentOf(w.worst().GainPPM), units.Size(w.worst().SizeBytes))
 }
 
 func (w *Worth) span() string {

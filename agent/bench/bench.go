@@ -23,8 +23,8 @@ import (
 type Config struct {
 	// Node is the machine's name, for messages and as the library's host id.
 	Node string
-	// Ranks of the communicator; zero means one for each of Devices, or for each GPU of the machine where that is empty,
-	// too.
+	// Ranks of the communicator; zero means one for each of Devices, or for each GPU of the machine where that is
+	// empty, too.
 	Ranks int
 	// Devices are the GPUs' ordinals, by rank; empty means 0 and up.
 	Devices     []int
@@ -33,7 +33,8 @@ type Config struct {
 	Placements  []rcclx.Placement
 	SizesBytes  []int64
 	Variants    []rcclx.Variant
-	// Data to check with; empty means Exact, and in LowPrecision Rounding, Gradients and Activations for what FP8 takes.
+	// Data to check with; empty means Exact, and in LowPrecision Rounding, Gradients and Activations for what FP8
+	// takes.
 	Data                         []rcclx.Data
 	WarmupIterations, Iterations int
 	// DDA's thresholds, and the collectives of LowPrecision; the modes are the variants' business.
@@ -110,7 +111,8 @@ func (b *Bench) Run(ctx context.Context) (results.Report, error) {
 	if err := x.choose(); err != nil {
 		return results.Report{}, err
 	}
-	x.report = results.Report{Source: results.SourceBench, Node: x.Node, Time: began.UTC().Truncate(time.Second), Ranks: len(x.Devices), Nodes: 1, Results: []results.Result{},
+	x.report = results.Report{Source: results.SourceBench, Node: x.Node,
+		Time: began.UTC().Truncate(time.Second), Ranks: len(x.Devices), Nodes: 1, Results: []results.Result{},
 		Environment: map[rcclx.Variant][]rcclx.EnvVar{}, InitNanoseconds: map[rcclx.Variant]int64{}}
 	var err error
 	if x.plan, err = makePlan(x.Config, x.env); err != nil {
@@ -139,7 +141,8 @@ func (x *bench) carryOut(ctx context.Context) error {
 		return nil
 	}
 	if x.NonBlocking && x.lib != nil && !x.lib.NonBlocking() {
-		x.warn("communicators are formed blocking: the library is version %s, and non-blocking ones need version 2.14.0 or later", x.lib.VersionString())
+		x.warn("communicators are formed blocking: the library is version %s, and non-blocking ones need version "+
+			"2.14.0 or later", x.lib.VersionString())
 	}
 	if err := x.fit(); err != nil {
 		return err
@@ -164,7 +167,8 @@ func (x *bench) carryOut(ctx context.Context) error {
 
 // need is what the measurement asks of the machine; of its memory only once a library was loaded.
 func (x *bench) need() preflight.Need {
-	n := preflight.Need{Ranks: len(x.Devices), Nodes: 1, Variants: x.Variants, Environ: supervise.RankEnvironment(x.Environ, x.env, x.Node)}
+	n := preflight.Need{Ranks: len(x.Devices), Nodes: 1, Variants: x.Variants,
+		Environ: supervise.RankEnvironment(x.Environ, x.env, x.Node)}
 	if x.lib != nil {
 		n.Flavor, n.Environ = x.lib.Gates(), x.environ(rcclx.Baseline)
 		n.MemoryBytes = x.plan.memoryBytes(x.lib.Gates(), len(x.Devices), noLimit)
@@ -235,7 +239,8 @@ func (x *bench) failBefore(code string, r int, message string) {
 	x.report.Failure, x.report.Warnings = f, nil
 }
 
-const nextWithoutGPU = "load the amdgpu driver and look for it in the kernel log; in a container, give it --device /dev/kfd --device /dev/dri"
+const nextWithoutGPU = "load the amdgpu driver and look for it in the kernel log; in a container, give it --device " +
+	"/dev/kfd --device /dev/dri"
 
 // failLoading ends the measurement because a process could not load the library or use its GPU: where the kernel shows
 // no GPU at all, that is the cause, and what the process said is not told. Of the warnings those stay that can explain
@@ -277,9 +282,11 @@ func rankFacts(ranks []supervise.RankOutcome) []preflight.RankFacts {
 // probe starts one process on each GPU that only loads the library: what it says decides the environment of all others.
 func (x *bench) probe(ctx context.Context) (ranks []supervise.RankOutcome, ok bool) {
 	x.note("loading the library on %d GPUs", len(x.Devices))
-	team := supervise.Team{Node: x.Node, Name: "probe", Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: supervise.RankEnvironment(x.Environ, x.env, x.Node), RunDeadline: x.until}
+	team := supervise.Team{Node: x.Node, Name: "probe", Audience: audience.Shell, RunDeadlineField: deadlineFlag,
+		Env: supervise.RankEnvironment(x.Environ, x.env, x.Node), RunDeadline: x.until}
 	for r, d := range x.Devices {
-		team.Specs = append(team.Specs, rank.Spec{Node: x.Node, Variant: rcclx.Baseline, Rank: r, WorldSize: 0, Nodes: 1, Device: d, LibraryPath: x.LibraryPath,
+		team.Specs = append(team.Specs, rank.Spec{Node: x.Node, Variant: rcclx.Baseline,
+			Rank: r, WorldSize: 0, Nodes: 1, Device: d, LibraryPath: x.LibraryPath,
 			RuntimePath: x.RuntimePath, InitDeadline: x.InitDeadline, StepDeadline: x.StepDeadline})
 	}
 	out := x.Teams.Run(ctx, team)
@@ -289,7 +296,8 @@ func (x *bench) probe(ctx context.Context) (ranks []supervise.RankOutcome, ok bo
 			continue
 		}
 		x.pci[i] = r.Library.PCIAddress
-		x.report.Devices = append(x.report.Devices, results.Device{Rank: r.Rank, Ordinal: r.Device, PCIAddress: r.Library.PCIAddress, Name: r.Library.DeviceName})
+		x.report.Devices = append(x.report.Devices, results.Device{Rank: r.Rank, Ordinal: r.Device,
+			PCIAddress: r.Library.PCIAddress, Name: r.Library.DeviceName})
 		if x.lib == nil {
 			x.lib = r.Library
 			shown := *r.Library // what is one device's stands with the devices
@@ -308,20 +316,22 @@ func (x *bench) probe(ctx context.Context) (ranks []supervise.RankOutcome, ok bo
 func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 	x.note("%s: forming a communicator of %d ranks", v.variant, len(x.Devices))
 	c := newCollector(v.variant, len(x.Devices))
-	team := supervise.Team{Node: x.Node, Name: string(v.variant), Audience: audience.Shell, RunDeadlineField: deadlineFlag, Env: x.environ(v.variant), RunDeadline: x.until, OnEvent: func(e rank.Event) {
-		if e.Kind != rank.EventMeasured {
-			return
-		}
-		if r, complete := c.add(e.Rank, *e.Measurement); complete {
-			x.done++
-			if x.Progress != nil {
-				x.Progress.Measured(x.done, x.plan.total, r)
+	team := supervise.Team{Node: x.Node, Name: string(v.variant), Audience: audience.Shell,
+		RunDeadlineField: deadlineFlag, Env: x.environ(v.variant), RunDeadline: x.until, OnEvent: func(e rank.Event) {
+			if e.Kind != rank.EventMeasured {
+				return
 			}
-		}
-	}}
+			if r, complete := c.add(e.Rank, *e.Measurement); complete {
+				x.done++
+				if x.Progress != nil {
+					x.Progress.Measured(x.done, x.plan.total, r)
+				}
+			}
+		}}
 	for r, d := range x.Devices {
-		team.Specs = append(team.Specs, rank.Spec{Node: x.Node, Variant: v.variant, Rank: r, WorldSize: len(x.Devices), Nodes: 1, Device: d, PCIAddress: x.pci[r],
-			LibraryPath: x.LibraryPath, RuntimePath: x.RuntimePath, NonBlocking: x.NonBlocking, Settings: x.settingsOf(v.variant), Steps: v.steps,
+		team.Specs = append(team.Specs, rank.Spec{Node: x.Node, Variant: v.variant, Rank: r,
+			WorldSize: len(x.Devices), Nodes: 1, Device: d, PCIAddress: x.pci[r], LibraryPath: x.LibraryPath,
+			RuntimePath: x.RuntimePath, NonBlocking: x.NonBlocking, Settings: x.settingsOf(v.variant), Steps: v.steps,
 			InitDeadline: x.InitDeadline, StepDeadline: x.StepDeadline})
 	}
 	out := x.Teams.Run(ctx, team)
@@ -339,7 +349,8 @@ func (x *bench) variant(ctx context.Context, v variantPlan) (failed bool) {
 		x.report.InitNanoseconds[v.variant] = slowest.Nanoseconds()
 	}
 	for _, p := range executor.PairBandwidths(out.Ranks) {
-		x.report.Pairs = append(x.report.Pairs, results.Pair{RankA: p.A, RankB: p.B, SizeBytes: p.SizeBytes, BandwidthMBps: p.BandwidthMBps, WrongElements: p.WrongElements})
+		x.report.Pairs = append(x.report.Pairs, results.Pair{RankA: p.A, RankB: p.B, SizeBytes: p.SizeBytes,
+			BandwidthMBps: p.BandwidthMBps, WrongElements: p.WrongElements})
 	}
 	for _, text := range c.incomplete() {
 		x.warn("%s", text)

@@ -30,14 +30,16 @@ func simulated(t *testing.T, fault string, c Config) *Bench {
 	t.Helper()
 	root := simtest.Node(t, func(n *nodetree.Node) { n.Name, n.Fault = "node-a", fault })
 	c.Node = "node-a"
-	return &Bench{Config: c, Teams: &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
-		Host: preflight.PodHost{Root: root}, LockDir: t.TempDir(), Clock: clock.RealClock{},
+	return &Bench{Config: c,
+		Teams: &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
+		Host:  preflight.PodHost{Root: root}, LockDir: t.TempDir(), Clock: clock.RealClock{},
 		Environ: simtest.Environ(t, root)}
 }
 
 // small is soon measured: eight processes on a few processors.
 func small() Config {
-	return Config{Collectives: []rcclx.Collective{rcclx.AllReduce}, Datatypes: []rcclx.Datatype{rcclx.BFloat16}, Placements: []rcclx.Placement{rcclx.OutOfPlace},
+	return Config{Collectives: []rcclx.Collective{rcclx.AllReduce},
+		Datatypes: []rcclx.Datatype{rcclx.BFloat16}, Placements: []rcclx.Placement{rcclx.OutOfPlace},
 		SizesBytes: []int64{65536}, Variants: []rcclx.Variant{rcclx.Baseline}, WarmupIterations: 1, Iterations: 3,
 		InitDeadline: time.Minute, StepDeadline: time.Minute, Deadline: 10 * time.Minute}
 }
@@ -71,16 +73,20 @@ func TestVariantsSimulated(t *testing.T) {
 	if err != nil || r.Failure != nil || !r.Good() {
 		t.Fatalf("error %v, failure %+v", err, r.Failure)
 	}
-	if !r.Simulated || r.Library == nil || r.Library.Imitates != rcclx.FlavorRCCLXDev || r.Ranks != 8 || len(r.Devices) != 8 || r.Library.PCIAddress != "" {
+	if !r.Simulated || r.Library == nil || r.Library.Imitates != rcclx.FlavorRCCLXDev || r.Ranks != 8 ||
+		len(r.Devices) != 8 || r.Library.PCIAddress != "" {
 		t.Errorf("simulated %v, library %+v, %d ranks, %d devices", r.Simulated, r.Library, r.Ranks, len(r.Devices))
 	}
 	// Per variant: AllReduce out of place and in place at 3 sizes, AllToAll out of place at 2, since 8 B leave ranks
 	// without. In LowPrecision also two counts of AllReduce at which FP8 loses data.
-	if want := 3*(3+3+2) + 2; len(r.Results) != want || h.total != want || len(h.measured) != want || h.done[want-1] != want {
+	if want := 3*(3+3+2) + 2; len(r.Results) != want || h.total != want || len(h.measured) != want ||
+		h.done[want-1] != want {
 		t.Errorf("%d results, %d heard of %d, expected %d", len(r.Results), len(h.measured), h.total, want)
 	}
-	for _, text := range []string{"left out in place, which they do not have: AllToAll", "without an element are left out: 1 of AllToAll BFloat16", "16777216 B: of 67108864 elements of Activations data",
-		"LowPrecision AllReduce BFloat16 16777218 B: 8 wrong elements, and a count of 8388609 is no multiple of 1024 elements"} {
+	for _, text := range []string{"left out in place, which they do not have: AllToAll",
+		"without an element are left out: 1 of AllToAll BFloat16",
+		"16777216 B: of 67108864 elements of Activations data", "LowPrecision AllReduce BFloat16 16777218 B: " +
+			"8 wrong elements, and a count of 8388609 is no multiple of 1024 elements"} {
 		if !strings.Contains(strings.Join(r.Warnings, "\n"), text) {
 			t.Errorf("no %q among the warnings %q", text, r.Warnings)
 		}
@@ -96,7 +102,8 @@ func TestVariantsSimulated(t *testing.T) {
 			}
 			wrong -= x.HazardElements
 		}
-		if !checked || wrong != 0 || x.Latency.MedianNanoseconds <= 0 || x.MeanLatencyNanoseconds <= 0 || x.LaunchNanoseconds <= 0 {
+		if !checked || wrong != 0 || x.Latency.MedianNanoseconds <= 0 || x.MeanLatencyNanoseconds <= 0 ||
+			x.LaunchNanoseconds <= 0 {
 			t.Errorf("%+v", x)
 		}
 		if x.Collective == rcclx.AllReduce && x.Placement == rcclx.OutOfPlace {
@@ -109,14 +116,17 @@ func TestVariantsSimulated(t *testing.T) {
 	if hazards != 2 {
 		t.Errorf("%d results at counts at which FP8 loses data, expected 2", hazards)
 	}
-	if paths[rcclx.DDA][65536] != rcclx.PathDDAFlat || paths[rcclx.LowPrecision][16<<20] != rcclx.PathLowPrecision || paths[rcclx.Baseline][65536] == rcclx.PathDDAFlat {
+	if paths[rcclx.DDA][65536] != rcclx.PathDDAFlat || paths[rcclx.LowPrecision][16<<20] != rcclx.PathLowPrecision ||
+		paths[rcclx.Baseline][65536] == rcclx.PathDDAFlat {
 		t.Errorf("paths %v", paths)
 	}
 	compared := results.Compare(results.Group(r.Results))
 	if len(compared) != 6 {
 		t.Errorf("%d comparisons, expected 6", len(compared))
 	}
-	if i := slices.IndexFunc(compared, func(c results.Comparison) bool { return c.Variant == rcclx.DDA && c.Key.Collective == rcclx.AllReduce }); i < 0 || compared[i].Points[1].SpeedupPPM < 1_100_000 {
+	if i := slices.IndexFunc(compared, func(c results.Comparison) bool {
+		return c.Variant == rcclx.DDA && c.Key.Collective == rcclx.AllReduce
+	}); i < 0 || compared[i].Points[1].SpeedupPPM < 1_100_000 {
 		t.Errorf("DDA is no faster than Baseline: %+v", compared)
 	}
 	if len(r.Pairs) != 28 || r.InitNanoseconds[rcclx.DDA] <= 0 || len(r.Environment) != 3 {
@@ -126,7 +136,8 @@ func TestVariantsSimulated(t *testing.T) {
 	for _, s := range r.Settings {
 		states[s.Name] = s.State + " " + s.Reason
 	}
-	for name, want := range map[string]string{"dda.AllReduce": "Partial Alignment", "dda.AllToAll": "NotInEffect NotBuilt", "lowPrecision.AllReduce": "Partial BelowThreshold",
+	for name, want := range map[string]string{"dda.AllReduce": "Partial Alignment",
+		"dda.AllToAll": "NotInEffect NotBuilt", "lowPrecision.AllReduce": "Partial BelowThreshold",
 		"env.RCCL_DDA_ENABLE": "NotInEffect UnknownVariable"} {
 		if states[name] != want {
 			t.Errorf("%s is %q, expected %q", name, states[name], want)
@@ -142,12 +153,14 @@ func TestFaultsSimulated(t *testing.T) {
 		message  string
 		measured int
 	}{
-		"hang:3": {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, -1, "all 8 ranks missed the deadline of 3.6s for AllReduce BFloat16 65536 B (a rank's own limit, under the 4s given; rank ", 0},
+		"hang:3": {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, -1, "all 8 ranks missed " +
+			"the deadline of 3.6s for AllReduce BFloat16 65536 B (a rank's own limit, under the 4s given; rank ", 0},
 		"late:3:3600000": {func(c *Config) { c.StepDeadline = 4 * time.Second }, rank.CodeRankHung, 3,
-			"rank 3 (GPU 0000:65:00.0), by RAS's word (launched fewer operations than the others, standing still for ", 0},
+			"rank 3 (GPU 0000:65:00.0), by RAS's word (launched fewer operations than the others, standing still for ",
+			0},
 		"init-abort:2": {nil, "", 2, "was ended by SIGABRT", 0},
-		"low-memory:100": {func(c *Config) { c.SizesBytes = []int64{1 << 20, 64 << 20} }, rank.CodeInsufficientMemory, 0,
-			"the largest size that fits is 32M: give --sizes up to that", 0},
+		"low-memory:100": {func(c *Config) { c.SizesBytes = []int64{1 << 20, 64 << 20} }, rank.CodeInsufficientMemory,
+			0, "the largest size that fits is 32M: give --sizes up to that", 0},
 		"missing-symbol:ncclAllReduce": {nil, rank.CodeSymbolMissing, -2, "ncclAllReduce", 0},
 		"garbage-version:7":            {nil, rank.CodePreconditionFailed, -2, "gave 7, which is no version", 0},
 	} {
@@ -161,7 +174,8 @@ func TestFaultsSimulated(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := r.Failure
-			if f == nil || f.Code != tc.code || !strings.Contains(f.Message, tc.message) || len(r.Results) != tc.measured || r.Good() {
+			if f == nil || f.Code != tc.code || !strings.Contains(f.Message, tc.message) ||
+				len(r.Results) != tc.measured || r.Good() {
 				t.Fatalf("%d results, failure %+v, expected %s %q", len(r.Results), f, tc.code, tc.message)
 			}
 			if tc.rank >= 0 && (f.Rank == nil || *f.Rank != tc.rank || !strings.HasPrefix(f.Device, "0000:")) {
@@ -175,7 +189,9 @@ func TestFaultsSimulated(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Log(text.String())
-			if fault == "hang:3" && (len(f.Ranks) != 8 || !strings.Contains(f.Next, "all ranks stand alike") || f.FreedNanoseconds <= 0 || !strings.Contains(f.RAS, "Simulated RAS") || !strings.Contains(f.Ranks[3].Doing, "in step AllReduce")) {
+			if fault == "hang:3" && (len(f.Ranks) != 8 || !strings.Contains(f.Next, "all ranks stand alike") ||
+				f.FreedNanoseconds <= 0 || !strings.Contains(f.RAS, "Simulated RAS") ||
+				!strings.Contains(f.Ranks[3].Doing, "in step AllReduce")) {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -204,7 +220,8 @@ func TestInterruptedSimulated(t *testing.T) {
 	defer cancel(nil)
 	b.Progress = &stopper{at: 3, stop: func() { cancel(fmt.Errorf("Ctrl-C")) }}
 	r, err := b.Run(ctx)
-	if err != nil || r.Failure == nil || r.Failure.Kind != string(supervise.FailInterrupted) || !strings.Contains(r.Failure.Message, "Ctrl-C") {
+	if err != nil || r.Failure == nil || r.Failure.Kind != string(supervise.FailInterrupted) ||
+		!strings.Contains(r.Failure.Message, "Ctrl-C") {
 		t.Fatalf("error %v, failure %+v", err, r.Failure)
 	}
 	if len(r.Results) < 3 || len(r.Results) > 6 {
@@ -238,7 +255,8 @@ func TestSecondBenchIsRefused(t *testing.T) {
 	if firstErr != nil || !first.Good() {
 		t.Errorf("the first: error %v, failure %+v", firstErr, first.Failure)
 	}
-	if err != nil || second.Failure == nil || !strings.Contains(second.Failure.Message, "GPUBusy") || !strings.Contains(second.Failure.Message, `run "agent bench"`) {
+	if err != nil || second.Failure == nil || !strings.Contains(second.Failure.Message, "GPUBusy") ||
+		!strings.Contains(second.Failure.Message, `run "agent bench"`) {
 		t.Errorf("the second: error %v, failure %+v", err, second.Failure)
 	}
 }
@@ -247,7 +265,8 @@ func TestDevicesSimulated(t *testing.T) {
 	c := small()
 	c.Devices = []int{5, 2}
 	r, err := simulated(t, "", c).Run(t.Context())
-	if err != nil || !r.Good() || r.Ranks != 2 || r.Devices[0].Ordinal != 5 || r.Devices[0].PCIAddress != "0000:a5:00.0" || r.Devices[1].Ordinal != 2 {
+	if err != nil || !r.Good() || r.Ranks != 2 || r.Devices[0].Ordinal != 5 ||
+		r.Devices[0].PCIAddress != "0000:a5:00.0" || r.Devices[1].Ordinal != 2 {
 		t.Errorf("error %v, failure %+v, devices %+v", err, r.Failure, r.Devices)
 	}
 	c = small()

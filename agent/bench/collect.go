@@ -86,7 +86,8 @@ func (c *collector) incomplete() []string {
 				wrong = append(wrong, text)
 			}
 		}
-		text := fmt.Sprintf("%s %s was measured by %d of %d ranks and is left out", c.variant, k, len(c.cells[k]), c.ranks)
+		text := fmt.Sprintf("%s %s was measured by %d of %d ranks and is left out",
+			c.variant, k, len(c.cells[k]), c.ranks)
 		if len(wrong) > 0 {
 			text += "; " + strings.Join(wrong, ", ")
 		}
@@ -98,7 +99,8 @@ func (c *collector) incomplete() []string {
 // combine gives the result of all ranks.
 func combine(v rcclx.Variant, ranks int, by map[int]rank.Measurement) results.Result {
 	first := by[0]
-	r := results.Result{Variant: v, Collective: first.Collective, Datatype: first.Datatype, Placement: first.Placement, SizeBytes: first.SizeBytes,
+	r := results.Result{Variant: v, Collective: first.Collective,
+		Datatype: first.Datatype, Placement: first.Placement, SizeBytes: first.SizeBytes,
 		CountElements: first.CountElements, ExpectedPath: first.ExpectedPath, Hazard: first.Hazard}
 	if reduces(r.Collective) {
 		r.Op = "Sum"
@@ -112,7 +114,8 @@ func combine(v rcclx.Variant, ranks int, by map[int]rank.Measurement) results.Re
 		l.MedianNanoseconds = max(l.MedianNanoseconds, m.Latency.MedianNanoseconds)
 		l.MinNanoseconds = max(l.MinNanoseconds, m.Latency.MinNanoseconds)
 		l.MaxNanoseconds = max(l.MaxNanoseconds, m.Latency.MaxNanoseconds)
-		l.P95Nanoseconds, hasP95 = max(l.P95Nanoseconds, m.Latency.P95Nanoseconds), hasP95 && m.Latency.P95Nanoseconds > 0
+		l.P95Nanoseconds, hasP95 = max(l.P95Nanoseconds, m.Latency.P95Nanoseconds),
+			hasP95 && m.Latency.P95Nanoseconds > 0
 		l.CoefficientOfVariationPPM = max(l.CoefficientOfVariationPPM, m.Latency.CoefficientOfVariationPPM)
 		r.LaunchNanoseconds = max(r.LaunchNanoseconds, m.LaunchNanoseconds)
 		sum += m.Latency.MedianNanoseconds
@@ -171,14 +174,15 @@ func lostValues(all []results.Result) []string {
 		for _, c := range r.Checks {
 			var lost []string
 			if c.UnwrittenElements > 0 {
-				lost = append(lost, fmt.Sprintf("%d were never written by the library, which reported no error", c.UnwrittenElements))
+				lost = append(lost,
+					fmt.Sprintf("%d were never written by the library, which reported no error", c.UnwrittenElements))
 			}
 			if c.NaNElements+c.OverflowElements > 0 {
 				lost = append(lost, fmt.Sprintf("%d became NaN and %d overflowed", c.NaNElements, c.OverflowElements))
 			}
 			if len(lost) > 0 {
-				out = append(out, fmt.Sprintf("%s %s %s %d B: of %d elements of %s data %s", r.Variant, r.Collective, r.Datatype, r.SizeBytes,
-					c.CheckedElements, c.Data, strings.Join(lost, ", and ")))
+				out = append(out, fmt.Sprintf("%s %s %s %d B: of %d elements of %s data %s", r.Variant, r.Collective,
+					r.Datatype, r.SizeBytes, c.CheckedElements, c.Data, strings.Join(lost, ", and ")))
 			}
 		}
 	}
@@ -191,7 +195,8 @@ func hazardous(all []results.Result) []string {
 	var out []string
 	for _, r := range all {
 		if r.HazardElements > 0 {
-			out = append(out, fmt.Sprintf("%s %s %s %d B: %d wrong elements, and %s", r.Variant, r.Collective, r.Datatype, r.SizeBytes, r.HazardElements, r.Hazard))
+			out = append(out, fmt.Sprintf("%s %s %s %d B: %d wrong elements, and %s",
+				r.Variant, r.Collective, r.Datatype, r.SizeBytes, r.HazardElements, r.Hazard))
 		}
 	}
 	return out

@@ -17,7 +17,8 @@ import (
 // and its runtime read. rccl-tests' processes would see them, too.
 var (
 	passedPrefixes = []string{"NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "GPU_", "AMD_"}
-	passedNames    = []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING"}
+	passedNames    = []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
+		"CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING"}
 	// labels of container images that the library never reads.
 	notPassed = []string{"NCCL_VERSION", "HIP_PATH", "HIP_PLATFORM", "NCCL_HOME", "RCCL_HOME"}
 )
@@ -109,7 +110,8 @@ func (x *bench) lacks(v rcclx.Variant) string {
 
 // scope is what the gates are asked about.
 func (x *bench) scope() rcclx.Scope {
-	sc := rcclx.Scope{Audience: audience.Shell, Ranks: len(x.Devices), Nodes: 1, GFX: rcclx.GFXOf(x.lib.DeviceName), Datatypes: x.Datatypes, SizesBytes: x.SizesBytes}
+	sc := rcclx.Scope{Audience: audience.Shell, Ranks: len(x.Devices), Nodes: 1, GFX: rcclx.GFXOf(x.lib.DeviceName),
+		Datatypes: x.Datatypes, SizesBytes: x.SizesBytes}
 	for _, c := range x.Collectives {
 		if slices.Contains(rcclx.Collectives(), c) {
 			sc.Collectives = append(sc.Collectives, c)
@@ -143,7 +145,8 @@ func (x *bench) settings() []rcclx.Effective {
 	}
 	for _, v := range x.plan.variants {
 		for _, e := range rcclx.Effectives(x.lib.Gates(), x.settingsOf(v.variant), x.scope()) {
-			if strings.HasPrefix(e.Name, "env.") && !slices.ContainsFunc(out, func(o rcclx.Effective) bool { return o.Name == e.Name }) {
+			if strings.HasPrefix(e.Name, "env.") &&
+				!slices.ContainsFunc(out, func(o rcclx.Effective) bool { return o.Name == e.Name }) {
 				out = append(out, e)
 			}
 		}
@@ -168,10 +171,12 @@ func (x *bench) memory(ranks []supervise.RankOutcome) (failed bool) {
 		}
 		next := "end what else uses the GPU"
 		if largest := x.plan.largestBytes(gates, n, least); largest > 0 {
-			next = fmt.Sprintf("the largest size that fits is %s: give --sizes up to that, or %s", sizeText(largest), next)
+			next = fmt.Sprintf("the largest size that fits is %s: give --sizes up to that, or %s",
+				sizeText(largest), next)
 		}
-		x.failBefore(rank.CodeInsufficientMemory, r.Rank, fmt.Sprintf("rank %d (GPU %s) has %d of %d bytes free, and sizes up to %s need %d for buffers and the library's pools; %s",
-			r.Rank, x.device(r.Rank), lib.FreeMemoryBytes, lib.TotalMemoryBytes, sizeText(slices.Max(x.SizesBytes)), need, next))
+		x.failBefore(rank.CodeInsufficientMemory, r.Rank, fmt.Sprintf("rank %d (GPU %s) has %d of %d bytes free, "+
+			"and sizes up to %s need %d for buffers and the library's pools; %s", r.Rank, x.device(r.Rank),
+			lib.FreeMemoryBytes, lib.TotalMemoryBytes, sizeText(slices.Max(x.SizesBytes)), need, next))
 		return true
 	}
 	return false
@@ -180,7 +185,8 @@ func (x *bench) memory(ranks []supervise.RankOutcome) (failed bool) {
 // failure tells what became of a team that did not come to its end.
 func (x *bench) failure(v rcclx.Variant, out supervise.Outcome) *results.Failure {
 	f := out.Failure
-	r := &results.Failure{Variant: v, Kind: string(f.Kind), Code: f.Code, Step: f.Step, Message: f.Message, RAS: f.RAS, LogTail: out.LogTail(logTailBytes), Next: next(v, f)}
+	r := &results.Failure{Variant: v, Kind: string(f.Kind), Code: f.Code, Step: f.Step, Message: f.Message, RAS: f.RAS,
+		LogTail: out.LogTail(logTailBytes), Next: next(v, f)}
 	if f.Rank >= 0 {
 		r.Rank, r.Device = &f.Rank, x.device(f.Rank)
 	}
@@ -219,9 +225,11 @@ func next(v rcclx.Variant, f *supervise.Failure) string {
 	if f.ByRAS {
 		gpu += " by RAS's word"
 	}
-	hardware := fmt.Sprintf("look at dmesg and the RAS error counters of %s, and measure halves of the GPUs with --devices to see which one it follows", gpu)
+	hardware := fmt.Sprintf("look at dmesg and the RAS error counters of %s, and measure halves of the GPUs with "+
+		"--devices to see which one it follows", gpu)
 	if v != "" && v != rcclx.Baseline {
-		hardware = fmt.Sprintf("measure the same with --variants Baseline: where that works, %s is at fault, else %s", v, hardware)
+		hardware = fmt.Sprintf("measure the same with --variants Baseline: where that works, %s is at fault, else %s",
+			v, hardware)
 	}
 	switch f.Kind {
 	case supervise.FailHung, supervise.FailDied:

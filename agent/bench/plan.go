@@ -53,8 +53,8 @@ type variantPlan struct {
 // validate looks at what needs no look at the machine.
 func (x *bench) validate() error {
 	c := &x.Config
-	for name, empty := range map[string]bool{"collectives": len(c.Collectives) == 0, "datatypes": len(c.Datatypes) == 0, "placements": len(c.Placements) == 0,
-		"sizes": len(c.SizesBytes) == 0, "variants": len(c.Variants) == 0} {
+	for name, empty := range map[string]bool{"collectives": len(c.Collectives) == 0, "datatypes": len(c.Datatypes) == 0,
+		"placements": len(c.Placements) == 0, "sizes": len(c.SizesBytes) == 0, "variants": len(c.Variants) == 0} {
 		if empty {
 			return usage("no %s: name at least one", name)
 		}
@@ -63,11 +63,15 @@ func (x *bench) validate() error {
 	case c.Ranks < 0:
 		return usage("%d ranks: give at least 1, or none for all GPUs", c.Ranks)
 	case c.Ranks > 0 && len(c.Devices) > 0 && c.Ranks != len(c.Devices):
-		return usage("%d ranks on %d devices: give as many devices as ranks, or one of the two", c.Ranks, len(c.Devices))
-	case c.Iterations < 1 || c.Iterations > maxIterations || c.WarmupIterations < 0 || c.WarmupIterations > maxIterations:
-		return usage("%d iterations after %d of warm-up: give 1 to %d, and 0 to %d", c.Iterations, c.WarmupIterations, maxIterations, maxIterations)
+		return usage("%d ranks on %d devices: give as many devices as ranks, or one of the two",
+			c.Ranks, len(c.Devices))
+	case c.Iterations < 1 || c.Iterations > maxIterations || c.WarmupIterations < 0 ||
+		c.WarmupIterations > maxIterations:
+		return usage("%d iterations after %d of warm-up: give 1 to %d, and 0 to %d",
+			c.Iterations, c.WarmupIterations, maxIterations, maxIterations)
 	case c.InitDeadline <= 0 || c.StepDeadline <= 0 || c.Deadline < 0:
-		return usage("init deadline %s, step deadline %s, deadline %s: give the first two over zero", c.InitDeadline, c.StepDeadline, c.Deadline)
+		return usage("init deadline %s, step deadline %s, deadline %s: give the first two over zero",
+			c.InitDeadline, c.StepDeadline, c.Deadline)
 	}
 	for i, d := range c.Devices {
 		if d < 0 || slices.Contains(c.Devices[:i], d) {
@@ -93,7 +97,8 @@ func (x *bench) choose() error {
 			return usage("no GPU is left to use: %s", hidden)
 		}
 		if ranks == 0 {
-			return usage("found no GPU: neither KFD's topology nor /proc/driver/nvidia/gpus shows one, or a variable hides all; where the machine has some, give --ranks or --devices")
+			return usage("found no GPU: neither KFD's topology nor /proc/driver/nvidia/gpus shows one, or a variable " +
+				"hides all; where the machine has some, give --ranks or --devices")
 		}
 	}
 	devices := make([]int, ranks)
@@ -131,7 +136,8 @@ func makePlan(c Config, env []rcclx.EnvVar) (plan, error) {
 	}
 	if c.PairProbe && ranks > 1 {
 		first := &p.variants[0]
-		first.steps = append(first.steps, rank.Step{Kind: rank.StepPairProbe, SizesBytes: []int64{max(min(pairProbeMaxBytes, slices.Max(c.SizesBytes)), 4)},
+		first.steps = append(first.steps, rank.Step{Kind: rank.StepPairProbe,
+			SizesBytes:       []int64{max(min(pairProbeMaxBytes, slices.Max(c.SizesBytes)), 4)},
 			WarmupIterations: c.WarmupIterations, Iterations: c.Iterations})
 	}
 	return p, nil
@@ -157,7 +163,8 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 	}
 	sizes := rcclx.MeasurableSizes(c, d, p.config.SizesBytes, ranks)
 	if n := len(p.config.SizesBytes) - len(sizes); n > 0 {
-		p.remark("sizes that leave a rank or a peer without an element are left out", fmt.Sprintf("%d of %s %s", n, c, d))
+		p.remark("sizes that leave a rank or a peer without an element are left out",
+			fmt.Sprintf("%d of %s %s", n, c, d))
 	}
 	// Sizes that round down to the same call are one.
 	var rounded []int64
@@ -169,7 +176,8 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 	if !slices.Equal(rounded, sizes) {
 		p.remark("sizes are rounded down to whole elements for each rank", fmt.Sprintf("%s %s", c, d))
 	}
-	base := rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: place, WarmupIterations: p.config.WarmupIterations, Iterations: p.config.Iterations}
+	base := rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: place,
+		WarmupIterations: p.config.WarmupIterations, Iterations: p.config.Iterations}
 	add := func(sizes []int64, data ...rcclx.Data) {
 		if len(sizes) == 0 {
 			return
@@ -195,10 +203,12 @@ func (p *plan) step(vp *variantPlan, c rcclx.Collective, d rcclx.Datatype, place
 // already.
 func (p *plan) hazards(vp *variantPlan, ranks int) {
 	c := p.config
-	for _, step := range executor.HazardSteps(c.Collectives, c.Datatypes, c.Placements, c.SizesBytes, c.LowPrecision, ranks) {
+	for _, step := range executor.HazardSteps(c.Collectives, c.Datatypes, c.Placements, c.SizesBytes,
+		c.LowPrecision, ranks) {
 		step.SizesBytes = slices.DeleteFunc(step.SizesBytes, func(size int64) bool {
 			return slices.ContainsFunc(vp.steps, func(s rank.Step) bool {
-				return s.Collective == step.Collective && s.Datatype == step.Datatype && s.Placement == step.Placement && slices.Contains(s.SizesBytes, size)
+				return s.Collective == step.Collective && s.Datatype == step.Datatype &&
+					s.Placement == step.Placement && slices.Contains(s.SizesBytes, size)
 			})
 		})
 		if len(step.SizesBytes) > 0 {
@@ -216,7 +226,8 @@ func (p plan) memoryBytes(gates rcclx.Flavor, ranks int, limitBytes int64) int64
 		for i := range calls {
 			calls[i].SizeBytes = min(calls[i].SizeBytes, limitBytes)
 		}
-		need = max(need, rcclx.MemoryNeed(gates, v.variant, settingsOf(p.config, p.env, v.variant), ranks, calls).TotalBytes())
+		need = max(need,
+			rcclx.MemoryNeed(gates, v.variant, settingsOf(p.config, p.env, v.variant), ranks, calls).TotalBytes())
 	}
 	return need
 }
@@ -250,7 +261,8 @@ func (v variantPlan) missing(c *collector, ranks, pairs int) []string {
 	for _, step := range v.steps {
 		if step.Kind == rank.StepPairProbe {
 			if want := ranks * (ranks - 1) / 2; pairs < want {
-				out = append(out, fmt.Sprintf("%s: %d of %d pairs of ranks were not measured", v.variant, want-pairs, want))
+				out = append(out,
+					fmt.Sprintf("%s: %d of %d pairs of ranks were not measured", v.variant, want-pairs, want))
 			}
 			continue
 		}
@@ -258,7 +270,8 @@ func (v variantPlan) missing(c *collector, ranks, pairs int) []string {
 			k := cellKey{step.Collective, step.Datatype, step.Placement, size}
 			switch by := c.cells[k]; {
 			case len(by) < ranks:
-				out = append(out, fmt.Sprintf("%s %s: %d of %d ranks did not measure it", v.variant, k, ranks-len(by), ranks))
+				out = append(out,
+					fmt.Sprintf("%s %s: %d of %d ranks did not measure it", v.variant, k, ranks-len(by), ranks))
 			default:
 				if r := combine(v.variant, ranks, by); !allChecked(r.Checks, step.Data) {
 					out = append(out, fmt.Sprintf("%s %s was not checked with all of %v", v.variant, k, step.Data))
@@ -272,7 +285,9 @@ func (v variantPlan) missing(c *collector, ranks, pairs int) []string {
 // allChecked says whether elements were compared with each kind of data.
 func allChecked(checks []rcclx.CheckResult, data []rcclx.Data) bool {
 	for _, d := range data {
-		if !slices.ContainsFunc(checks, func(c rcclx.CheckResult) bool { return c.Data == d && c.CheckedElements > 0 }) {
+		if !slices.ContainsFunc(checks, func(c rcclx.CheckResult) bool {
+			return c.Data == d && c.CheckedElements > 0
+		}) {
 			return false
 		}
 	}

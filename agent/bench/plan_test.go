@@ -59,8 +59,10 @@ func TestPlanData(t *testing.T) {
 		t.Errorf("%v, %d results of %+v", err, p.total, p.variants)
 	}
 	for name, change := range map[string]func(*Config){
-		"no size that FP8 takes":   func(c *Config) { c.SizesBytes = []int64{4096} },
-		"FP8 is not for AllReduce": func(c *Config) { c.LowPrecision.Collectives = []rcclx.Collective{rcclx.AllGather} },
+		"no size that FP8 takes": func(c *Config) { c.SizesBytes = []int64{4096} },
+		"FP8 is not for AllReduce": func(c *Config) {
+			c.LowPrecision.Collectives = []rcclx.Collective{rcclx.AllGather}
+		},
 	} {
 		other := c
 		change(&other)
@@ -82,7 +84,8 @@ func TestPlanRoundsSizes(t *testing.T) {
 	if err != nil || !slices.Equal(p.variants[0].steps[0].SizesBytes, []int64{16, 32, 48}) || p.total != 3 {
 		t.Fatalf("%v, %+v", err, p)
 	}
-	want := []string{"sizes that leave a rank or a peer without an element are left out: 1 of AllGather BFloat16", "sizes are rounded down to whole elements for each rank: AllGather BFloat16"}
+	want := []string{"sizes that leave a rank or a peer without an element are left out: 1 of AllGather BFloat16",
+		"sizes are rounded down to whole elements for each rank: AllGather BFloat16"}
 	if got := p.warnings(); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -93,7 +96,9 @@ func TestPlanRefuses(t *testing.T) {
 		"only in place, of what has none": func(c *Config) {
 			c.Collectives, c.Placements = []rcclx.Collective{rcclx.AllToAll}, []rcclx.Placement{rcclx.InPlace}
 		},
-		"only sizes without an element": func(c *Config) { c.Collectives, c.SizesBytes = []rcclx.Collective{rcclx.AllGather}, []int64{8} },
+		"only sizes without an element": func(c *Config) {
+			c.Collectives, c.SizesBytes = []rcclx.Collective{rcclx.AllGather}, []int64{8}
+		},
 	} {
 		c := withDevices(8)
 		change(&c)
@@ -124,7 +129,8 @@ func TestValidate(t *testing.T) {
 			c := small()
 			change(&c)
 			var use *UsageError
-			b := &Bench{Config: c, Host: preflight.PodHost{Root: t.TempDir()}, Clock: testclock.NewFakeClock(time.Unix(0, 0)), Teams: noTeams{t}}
+			b := &Bench{Config: c, Host: preflight.PodHost{Root: t.TempDir()},
+				Clock: testclock.NewFakeClock(time.Unix(0, 0)), Teams: noTeams{t}}
 			if _, err := b.Run(t.Context()); !errors.As(err, &use) {
 				t.Errorf("error %v, expected one of usage", err)
 			}
@@ -151,15 +157,17 @@ func TestChoose(t *testing.T) {
 		want  int
 		text  string
 	}{
-		"none":        {preflight.NodeFacts{}, nil, 0, "found no GPU"},
-		"AMD":         {one, nil, 1, ""},
-		"NVIDIA":      {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, nil, 2, ""},
-		"masked":      {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, []rcclx.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "1"}}, 1, ""},
+		"none":   {preflight.NodeFacts{}, nil, 0, "found no GPU"},
+		"AMD":    {one, nil, 1, ""},
+		"NVIDIA": {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}}, nil, 2, ""},
+		"masked": {preflight.NodeFacts{NVIDIAGPUs: []string{"a", "b"}},
+			[]rcclx.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "1"}}, 1, ""},
 		"two vendors": {both, nil, 0, "gpus shows 2 GPUs, and no library was loaded yet"},
 	} {
 		x := &bench{facts: tc.facts, env: tc.env}
 		err := x.choose()
-		if len(x.Devices) != tc.want || (err != nil) != (tc.text != "") || err != nil && !strings.Contains(err.Error(), tc.text) {
+		if len(x.Devices) != tc.want || (err != nil) != (tc.text != "") ||
+			err != nil && !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s: devices %v, %v; expected %d of them, %q", name, x.Devices, err, tc.want, tc.text)
 		}
 	}
@@ -187,7 +195,8 @@ func TestMemory(t *testing.T) {
 	}
 	// FP8's pool comes on top.
 	c.SizesBytes, c.Variants = []int64{1 << 20}, []rcclx.Variant{rcclx.LowPrecision}
-	if p, err = makePlan(c, nil); err != nil || p.memoryBytes(rcclx.FlavorRCCLXDev, 8, noLimit) != 2<<20+rcclx.SendShiftBytes+rcclx.LowPrecisionPoolBytes(8, 0) {
+	if p, err = makePlan(c, nil); err != nil || p.memoryBytes(rcclx.FlavorRCCLXDev, 8, noLimit) != 2<<20+
+		rcclx.SendShiftBytes+rcclx.LowPrecisionPoolBytes(8, 0) {
 		t.Errorf("%v, needs %d", err, p.memoryBytes(rcclx.FlavorRCCLXDev, 8, noLimit))
 	}
 	for bytes, want := range map[int64]string{1: "1", 1536: "1536", 2048: "2K", 3 << 20: "3M", 1 << 62: "4294967296G"} {
@@ -198,44 +207,52 @@ func TestMemory(t *testing.T) {
 }
 
 func TestOwnVariables(t *testing.T) {
-	got := ownVariables([]string{"PATH=/bin", "NCCL_DEBUG=INFO", "NCCL_VERSION=2.28", "HSA_X=1", "CUDA_HOME=/c", "CUDA_VISIBLE_DEVICES=0", "RCCL_A=b=c", "NCCL_EMPTY"},
+	got := ownVariables([]string{"PATH=/bin", "NCCL_DEBUG=INFO", "NCCL_VERSION=2.28",
+		"HSA_X=1", "CUDA_HOME=/c", "CUDA_VISIBLE_DEVICES=0", "RCCL_A=b=c", "NCCL_EMPTY"},
 		[]rcclx.EnvVar{{Name: "NCCL_DEBUG", Value: "WARN"}, {Name: "FOO", Value: "1"}})
-	want := []rcclx.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "0"}, {Name: "FOO", Value: "1"}, {Name: "HSA_X", Value: "1"}, {Name: "NCCL_DEBUG", Value: "WARN"},
-		{Name: "RCCL_A", Value: "b=c"}}
+	want := []rcclx.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", Value: "0"}, {Name: "FOO", Value: "1"},
+		{Name: "HSA_X", Value: "1"}, {Name: "NCCL_DEBUG", Value: "WARN"}, {Name: "RCCL_A", Value: "b=c"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
 func measurement(median int64, checks ...rcclx.CheckResult) rank.Measurement {
-	return rank.Measurement{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.OutOfPlace, SizeBytes: 1 << 20, CountElements: 1 << 18, Checks: checks,
-		LaunchNanoseconds: median / 10, Latency: rcclx.LatencyStats{MedianNanoseconds: median, MinNanoseconds: median - 1, MaxNanoseconds: median + 5, P95Nanoseconds: median + 4,
-			CoefficientOfVariationPPM: median, Repeats: 5, IterationsPerRepeat: 4}}
+	return rank.Measurement{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.OutOfPlace,
+		SizeBytes: 1 << 20, CountElements: 1 << 18, Checks: checks, LaunchNanoseconds: median / 10,
+		Latency: rcclx.LatencyStats{MedianNanoseconds: median, MinNanoseconds: median - 1, MaxNanoseconds: median + 5,
+			P95Nanoseconds: median + 4, CoefficientOfVariationPPM: median, Repeats: 5, IterationsPerRepeat: 4}}
 }
 
 func TestCombine(t *testing.T) {
 	at := int64(9)
 	c := newCollector(rcclx.Baseline, 3)
 	exact := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 100}
-	bad := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, UnwrittenElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}
+	bad := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 2, FirstWrongElement: &at,
+		NaNElements: 1, OverflowElements: 1, UnwrittenElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}
 	if _, done := c.add(0, measurement(10000, exact)); done {
 		t.Error("complete with one of three ranks")
 	}
 	if _, done := c.add(2, measurement(13001, bad)); done {
 		t.Error("complete with two of three ranks")
 	}
-	if text := c.incomplete(); len(c.results()) != 0 || len(text) != 1 || !strings.Contains(text[0], "2 of 3 ranks") || !strings.Contains(text[0], "rank 2 has 2 wrong elements (1 never written)") {
+	if text := c.incomplete(); len(c.results()) != 0 || len(text) != 1 || !strings.Contains(text[0], "2 of 3 ranks") ||
+		!strings.Contains(text[0], "rank 2 has 2 wrong elements (1 never written)") {
 		t.Errorf("%d results, %q", len(c.results()), text)
 	}
 	r, done := c.add(1, measurement(12000, exact))
 	if !done {
 		t.Fatal("not complete")
 	}
-	want := results.Result{Variant: rcclx.Baseline, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Op: "Sum", Placement: rcclx.OutOfPlace, SizeBytes: 1 << 20, CountElements: 1 << 18,
-		Latency: rcclx.LatencyStats{MedianNanoseconds: 13001, MinNanoseconds: 13000, MaxNanoseconds: 13006, P95Nanoseconds: 13005, CoefficientOfVariationPPM: 13001,
-			Repeats: 5, IterationsPerRepeat: 4},
-		MeanLatencyNanoseconds: 11667, LaunchNanoseconds: 1300, AlgBandwidthMBps: 80653.488, BusBandwidthMBps: 107537.984, MeanAlgBandwidthMBps: 89875.375, MeanBusBandwidthMBps: 119833.833,
-		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 300, WrongElements: 2, FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, UnwrittenElements: 1, MaxRelativeErrorPPM: 70, MeanRelativeErrorPPM: 7}}}
+	want := results.Result{Variant: rcclx.Baseline, Collective: rcclx.AllReduce, Datatype: rcclx.Float32,
+		Op: "Sum", Placement: rcclx.OutOfPlace, SizeBytes: 1 << 20, CountElements: 1 << 18,
+		Latency: rcclx.LatencyStats{MedianNanoseconds: 13001, MinNanoseconds: 13000, MaxNanoseconds: 13006,
+			P95Nanoseconds: 13005, CoefficientOfVariationPPM: 13001, Repeats: 5, IterationsPerRepeat: 4},
+		MeanLatencyNanoseconds: 11667, LaunchNanoseconds: 1300, AlgBandwidthMBps: 80653.488,
+		BusBandwidthMBps: 107537.984, MeanAlgBandwidthMBps: 89875.375, MeanBusBandwidthMBps: 119833.833,
+		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 300, WrongElements: 2,
+			FirstWrongElement: &at, NaNElements: 1, OverflowElements: 1, UnwrittenElements: 1, MaxRelativeErrorPPM: 70,
+			MeanRelativeErrorPPM: 7}}}
 	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
 	}
@@ -248,7 +265,8 @@ func TestCombine(t *testing.T) {
 	if r, done := c.add(1, m); !done || r.Latency.P95Nanoseconds != 0 || r.Latency.MaxNanoseconds != 13006 {
 		t.Errorf("without a 95th percentile of rank 1: %+v", r.Latency)
 	}
-	if text := lostValues(c.results()); len(text) != 1 || !strings.Contains(text[0], "1 were never written by the library, which reported no error, and 1 became NaN and 1 overflowed") {
+	if text := lostValues(c.results()); len(text) != 1 || !strings.Contains(text[0],
+		"1 were never written by the library, which reported no error, and 1 became NaN and 1 overflowed") {
 		t.Errorf("%q", text)
 	}
 }
@@ -289,7 +307,9 @@ func TestCombineHazard(t *testing.T) {
 			}
 			r, _ = c.add(i, m)
 		}
-		if r.HazardElements != tc.known || r.Unexplained() != tc.bad || (results.Report{Results: []results.Result{r}}).Good() != (tc.bad == 0) || len(hazardous(c.results())) != int(min(tc.known, 1)) {
+		if r.HazardElements != tc.known || r.Unexplained() != tc.bad ||
+			(results.Report{Results: []results.Result{r}}).Good() != (tc.bad == 0) ||
+			len(hazardous(c.results())) != int(min(tc.known, 1)) {
 			t.Errorf("%s: %d known, %d not, %q", tc.name, r.HazardElements, r.Unexplained(), hazardous(c.results()))
 		}
 	}
@@ -304,7 +324,8 @@ func TestMissing(t *testing.T) {
 	}
 	v := p.variants[0]
 	col := newCollector(v.variant, 2)
-	if got := v.missing(col, 2, 0); len(got) != 2 || !strings.Contains(got[0], "2 of 2 ranks did not measure it") || !strings.Contains(got[1], "1 of 1 pairs") {
+	if got := v.missing(col, 2, 0); len(got) != 2 || !strings.Contains(got[0], "2 of 2 ranks did not measure it") ||
+		!strings.Contains(got[1], "1 of 1 pairs") {
 		t.Errorf("%q", got)
 	}
 	m := measurement(1000)
@@ -328,34 +349,43 @@ func (l libraryTeams) Run(_ context.Context, team supervise.Team) supervise.Outc
 	for i, s := range team.Specs {
 		lib := l.lib
 		lib.PCIAddress = fmt.Sprintf("0000:%02x:00.0", i+1)
-		out.Ranks = append(out.Ranks, supervise.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 100 + i, PCIAddress: lib.PCIAddress, Library: &lib})
+		out.Ranks = append(out.Ranks, supervise.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 100 + i,
+			PCIAddress: lib.PCIAddress, Library: &lib})
 	}
 	return out
 }
 
 func TestLibraryDecides(t *testing.T) {
-	lib := rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: 22200, Path: "libnccl.so.2", BuildHash: "0123456789abcdef", TotalMemoryBytes: 80 << 30, FreeMemoryBytes: 79 << 30}
+	lib := rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: 22200, Path: "libnccl.so.2",
+		BuildHash: "0123456789abcdef", TotalMemoryBytes: 80 << 30, FreeMemoryBytes: 79 << 30}
 	run := func(change func(*Config)) (results.Report, []supervise.Team, error) {
 		c := withDevices(2)
 		change(&c)
 		var teams []supervise.Team
-		b := &Bench{Config: c, Host: preflight.PodHost{Root: t.TempDir()}, LockDir: t.TempDir(), Clock: testclock.NewFakeClock(time.Unix(0, 0)),
+		b := &Bench{Config: c, Host: preflight.PodHost{Root: t.TempDir()},
+			LockDir: t.TempDir(), Clock: testclock.NewFakeClock(time.Unix(0, 0)),
 			Teams: libraryTeams{lib, &teams}, Environ: []string{"NCCL_DEBUG=WARN", "SECRET=x"}}
 		r, err := b.Run(t.Context())
 		return r, teams, err
 	}
 	var use *UsageError
-	if _, _, err := run(func(c *Config) { c.Datatypes = []rcclx.Datatype{rcclx.Float8E4M3} }); !errors.As(err, &use) || !strings.Contains(err.Error(), "Float8E4M3 elements from version 2.24") {
+	if _, _, err := run(func(c *Config) { c.Datatypes = []rcclx.Datatype{rcclx.Float8E4M3} }); !errors.As(err, &use) ||
+		!strings.Contains(err.Error(), "Float8E4M3 elements from version 2.24") {
 		t.Errorf("FP8 elements: %v", err)
 	}
-	if _, _, err := run(func(c *Config) { c.Variants = []rcclx.Variant{rcclx.DDA} }); !errors.As(err, &use) || !strings.Contains(err.Error(), "no variant to measure: ") {
+	if _, _, err := run(func(c *Config) { c.Variants = []rcclx.Variant{rcclx.DDA} }); !errors.As(err, &use) ||
+		!strings.Contains(err.Error(), "no variant to measure: ") {
 		t.Errorf("DDA alone: %v", err)
 	}
-	r, teams, err := run(func(c *Config) { c.Variants = []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision} })
-	if err != nil || len(teams) != 2 || teams[1].Name != "Baseline" || !strings.Contains(strings.Join(r.Warnings, "\n"), "DDA is left out: ") {
+	r, teams, err := run(func(c *Config) {
+		c.Variants = []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision}
+	})
+	if err != nil || len(teams) != 2 || teams[1].Name != "Baseline" ||
+		!strings.Contains(strings.Join(r.Warnings, "\n"), "DDA is left out: ") {
 		t.Fatalf("%v, %d teams, %q", err, len(teams), r.Warnings)
 	}
-	if env := teams[1].Env; !slices.Contains(env, "NCCL_DEBUG=WARN") || !slices.Contains(env, "NCCL_NVLS_ENABLE=0") || slices.Contains(env, "SECRET=x") {
+	if env := teams[1].Env; !slices.Contains(env, "NCCL_DEBUG=WARN") || !slices.Contains(env, "NCCL_NVLS_ENABLE=0") ||
+		slices.Contains(env, "SECRET=x") {
 		t.Errorf("environment %q", env)
 	}
 	// Ranks that say they are done without having measured are no success.
@@ -371,11 +401,16 @@ func TestNext(t *testing.T) {
 		want    string
 	}{
 		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: 3}, "error counters of the GPU of rank 3"},
-		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1, Behind: []int{1, 2}}, "the GPUs of ranks 1 2, which are behind the others, and"},
-		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3, which is behind the others by RAS's word, and"},
-		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: 3, Behind: []int{3}, ByRAS: true}, "error counters of the GPU of rank 3 by RAS's word, and"},
-		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1}, "all GPUs of the communicator, since all ranks stand alike"},
-		{rcclx.DDA, supervise.Failure{Kind: supervise.FailDied, Rank: -1}, "with --variants Baseline: where that works, DDA is at fault"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1, Behind: []int{1, 2}},
+			"the GPUs of ranks 1 2, which are behind the others, and"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1, Behind: []int{3}, ByRAS: true},
+			"error counters of the GPU of rank 3, which is behind the others by RAS's word, and"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: 3, Behind: []int{3}, ByRAS: true},
+			"error counters of the GPU of rank 3 by RAS's word, and"},
+		{rcclx.Baseline, supervise.Failure{Kind: supervise.FailHung, Rank: -1},
+			"all GPUs of the communicator, since all ranks stand alike"},
+		{rcclx.DDA, supervise.Failure{Kind: supervise.FailDied, Rank: -1},
+			"with --variants Baseline: where that works, DDA is at fault"},
 		{rcclx.DDA, supervise.Failure{Kind: supervise.FailDied, Killed: true}, ""},
 		{rcclx.DDA, supervise.Failure{Kind: supervise.FailRunDeadline, Rank: -1}, ""},
 		{"", supervise.Failure{Kind: supervise.FailStart}, ""},

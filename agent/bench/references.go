@@ -17,9 +17,11 @@ func (x *bench) references() []reference.Check {
 		return nil
 	}
 	in := reference.Input{
-		Place:      reference.Place{Model: host.Model, Partition: host.Partition, Ranks: len(x.Devices), Nodes: 1, Flavor: x.lib.Flavor, Imitates: x.lib.Imitates},
+		Place: reference.Place{Model: host.Model, Partition: host.Partition, Ranks: len(x.Devices), Nodes: 1,
+			Flavor: x.lib.Flavor, Imitates: x.lib.Imitates},
 		References: reference.Report,
-		Symptom:    reference.Symptom{Audience: audience.Shell, Mesh: host.Mesh, GPUs: host.GPUs, Throttled: host.Throttled, VersionCode: x.lib.VersionCode, Warnings: executor.SymptomWarnings(x.found)},
+		Symptom: reference.Symptom{Audience: audience.Shell, Mesh: host.Mesh, GPUs: host.GPUs,
+			Throttled: host.Throttled, VersionCode: x.lib.VersionCode, Warnings: executor.SymptomWarnings(x.found)},
 	}
 	for _, e := range x.env {
 		in.Symptom.Env = append(in.Symptom.Env, e.Name)
@@ -40,8 +42,10 @@ func referenceMeasurement(r results.Result, ranks int) reference.Measurement {
 		return rcclx.BusBandwidthMBps(r.Collective, r.SizeBytes, nanoseconds, ranks)
 	}
 	return reference.Measurement{
-		Key:        reference.Key{Variant: r.Variant, Collective: r.Collective, Datatype: r.Datatype, Placement: r.Placement, SizeBytes: r.SizeBytes},
-		MedianMBps: mbps(r.Latency.MedianNanoseconds), MinMBps: mbps(r.Latency.MaxNanoseconds), MaxMBps: mbps(r.Latency.MinNanoseconds), P5MBps: mbps(r.Latency.P95Nanoseconds),
+		Key: reference.Key{Variant: r.Variant, Collective: r.Collective, Datatype: r.Datatype, Placement: r.Placement,
+			SizeBytes: r.SizeBytes},
+		MedianMBps: mbps(r.Latency.MedianNanoseconds), MinMBps: mbps(r.Latency.MaxNanoseconds),
+		MaxMBps: mbps(r.Latency.MinNanoseconds), P5MBps: mbps(r.Latency.P95Nanoseconds),
 		NoisePercent: r.Latency.CoefficientOfVariationPPM / 10_000,
 	}
 }

@@ -58,14 +58,16 @@ func (r Ref) Apply(ctx context.Context, uid types.UID, part, owner string, value
 
 // ApplyStatus writes one part of the object's status by server-side apply. The object has its kind and name, and its
 // UID where it matters. Errors are those of Ref.Apply.
-func ApplyStatus(ctx context.Context, c client.Client, object *unstructured.Unstructured, part, owner string, value any) error {
+func ApplyStatus(ctx context.Context, c client.Client, object *unstructured.Unstructured, part, owner string,
+	value any) error {
 	what := fmt.Sprintf("%s %s", object.GetKind(), client.ObjectKeyFromObject(object))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {
 		return fmt.Errorf("%w: encode status.%s of %s: %w", ErrRejected, part, what, err)
 	}
 	object.Object["status"] = map[string]any{part: content}
-	err = c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(owner), client.ForceOwnership)
+	err = c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(owner),
+		client.ForceOwnership)
 	switch {
 	case err == nil:
 		return nil

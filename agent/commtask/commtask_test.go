@@ -24,7 +24,8 @@ func TestWhatTheAnswersMean(t *testing.T) {
 	if err := api.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kind, resource := schema.GroupKind{Group: "rcclx.io", Kind: "CommTask"}, schema.GroupResource{Group: "rcclx.io", Resource: "commtasks"}
+	kind, resource := schema.GroupKind{Group: "rcclx.io", Kind: "CommTask"},
+		schema.GroupResource{Group: "rcclx.io", Resource: "commtasks"}
 	for _, tc := range []struct {
 		name   string
 		answer error
@@ -41,13 +42,15 @@ func TestWhatTheAnswersMean(t *testing.T) {
 		{name: "out of reach", answer: errors.New("connection refused")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			answer := interceptor.Funcs{SubResourceApply: func(_ context.Context, _ client.Client, part string, _ runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+			answer := interceptor.Funcs{SubResourceApply: func(_ context.Context, _ client.Client, part string,
+				_ runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 				if part != "status" {
 					t.Errorf("applied to %s", part)
 				}
 				return tc.answer
 			}}
-			ref := Ref{Client: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(answer).Build(), Name: types.NamespacedName{Namespace: "ns", Name: "a"}}
+			ref := Ref{Client: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(answer).Build(),
+				Name: types.NamespacedName{Namespace: "ns", Name: "a"}}
 			err := ref.Apply(t.Context(), "uid", "run", api.FieldManagerRun, &api.NodeRunStatus{})
 			if (err == nil) != (tc.answer == nil) || tc.answer != nil && !errors.Is(err, tc.answer) {
 				t.Fatalf("%v, the answer was %v", err, tc.answer)
@@ -67,7 +70,8 @@ func TestGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := metav1.Now()
-	leaving := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "leaving", DeletionTimestamp: &now, Finalizers: []string{"test/keep"}}}
+	leaving := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "leaving", DeletionTimestamp: &now,
+		Finalizers: []string{"test/keep"}}}
 	here := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "here"}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(leaving, here).Build()
 	for name, is := range map[string]error{"here": nil, "leaving": ErrSuperseded, "none": ErrSuperseded} {

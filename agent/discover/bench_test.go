@@ -68,7 +68,9 @@ func processorTime(b *testing.B) time.Duration {
 func BenchmarkNodeFacts(b *testing.B) {
 	for _, c := range benchmarkTrees {
 		b.Run(fmt.Sprintf("MI300X-%s-%d", c.partition, c.devices), func(b *testing.B) {
-			f := scan(b, openRoot(b, generate(b, "MI300X", func(n *nodetree.Node) { n.Partition = c.partition })), Options{})
+			f := scan(b, openRoot(b, generate(b, "MI300X", func(n *nodetree.Node) {
+				n.Partition = c.partition
+			})), Options{})
 			b.ReportAllocs()
 			for b.Loop() {
 				if nf := f.NodeFacts(600e9); nf.GPUModel != "MI300X" {

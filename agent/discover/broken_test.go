@@ -59,7 +59,8 @@ func TestContradictions(t *testing.T) {
 			dir := generate(t, "MI300X", func(n *nodetree.Node) { n.Partition = c.mode })
 			c.damage(t, dir)
 			f := scan(t, openRoot(t, dir), Options{})
-			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" || f.Mesh.State != c.mesh || f.Proven() != (len(c.want) == 0) {
+			if diff := cmp.Diff(c.want, problemLines(f)); diff != "" || f.Mesh.State != c.mesh ||
+				f.Proven() != (len(c.want) == 0) {
 				t.Errorf("mesh %s, proven %v, problems (-want +got):\n%s", f.Mesh.State, f.Proven(), diff)
 			}
 		})

@@ -90,7 +90,8 @@ func TestCases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := scan(t, openCase(t, name), Options{})
 			if len(f.GPUs) != c.gpus || len(f.Devices) != c.devices || f.Mesh.State != c.mesh {
-				t.Errorf("%d GPUs, %d devices, mesh %s; expected %d, %d, %s", len(f.GPUs), len(f.Devices), f.Mesh.State, c.gpus, c.devices, c.mesh)
+				t.Errorf("%d GPUs, %d devices, mesh %s; expected %d, %d, %s",
+					len(f.GPUs), len(f.Devices), f.Mesh.State, c.gpus, c.devices, c.mesh)
 			}
 			if diff := cmp.Diff(c.problems, problemLines(f)); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)

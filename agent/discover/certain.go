@@ -3,8 +3,8 @@ package discover
 // GPUsCertain says that a GPU which is not among the facts is not in KFD. It is false where one may only be out of
 // sight: hidden by the device cgroup, unreadable, or in a topology that changed during the scan.
 func (f *Facts) GPUsCertain() bool {
-	return len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.GenerationStable && f.sysClass == "" && f.nodesClass == "" &&
-		(f.kfdClass == "" || f.kfdClass == ClassMissing)
+	return len(f.HiddenNodes) == 0 && len(f.UnreadableNodes) == 0 && f.GenerationStable && f.sysClass == "" &&
+		f.nodesClass == "" && (f.kfdClass == "" || f.kfdClass == ClassMissing)
 }
 
 // LinksCertain says that a link which is not among the facts, between two GPUs that are, is not in KFD.

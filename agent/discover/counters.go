@@ -21,7 +21,8 @@ func checkCounters(l *problemList, f *Facts) {
 func checkRAS(l *problemList, g *GPU) {
 	if n := g.XGMIUncorrectableErrors; n != nil && *n > 0 {
 		l.error(v1alpha1.ProblemXGMIUncorrectableErrors, subject{GPU: g.PCIAddress},
-			"%d uncorrectable xGMI errors since the driver was loaded; expected none. Drain the node and reset the GPU; if they come back, replace it.", *n)
+			"%d uncorrectable xGMI errors since the driver was loaded; expected none. Drain the node and reset the "+
+				"GPU; if they come back, replace it.", *n)
 	}
 	uncorrectable := g.blocksWith(func(block string, c ErrorCounts) uint64 {
 		if block == RASBlockXGMI {
@@ -31,7 +32,8 @@ func checkRAS(l *problemList, g *GPU) {
 	})
 	if uncorrectable != "" {
 		l.error(v1alpha1.ProblemUncorrectableErrors, subject{GPU: g.PCIAddress},
-			"Uncorrectable errors since the driver was loaded, by block: %s; expected none. Drain the node and reset the GPU; if they come back, replace it.", uncorrectable)
+			"Uncorrectable errors since the driver was loaded, by block: %s; expected none. Drain the node and reset "+
+				"the GPU; if they come back, replace it.", uncorrectable)
 	}
 	deferred := g.blocksWith(func(_ string, c ErrorCounts) uint64 {
 		if c.Deferred == nil {
@@ -41,7 +43,8 @@ func checkRAS(l *problemList, g *GPU) {
 	})
 	if deferred != "" {
 		l.warn(v1alpha1.ProblemDeferredErrors, subject{GPU: g.PCIAddress},
-			"Deferred errors since the driver was loaded, by block: %s; expected none. Data in memory is poisoned, and what reads it fails: drain the node when it is idle, and reset the GPU.", deferred)
+			"Deferred errors since the driver was loaded, by block: %s; expected none. Data in memory is poisoned, "+
+				"and what reads it fails: drain the node when it is idle, and reset the GPU.", deferred)
 	}
 	if n := g.RetiredPages; n != nil && (*n > 0 || g.unreservedPages > 0) {
 		unreserved := ""
@@ -49,7 +52,8 @@ func checkRAS(l *problemList, g *GPU) {
 			unreserved = fmt.Sprintf(", and %d bad pages could not be taken out of use", g.unreservedPages)
 		}
 		l.warn(v1alpha1.ProblemRetiredPages, subject{GPU: g.PCIAddress},
-			"%d pages of its memory are retired%s; expected none. Watch the number: the kernel log says when it reaches the driver's threshold, and then the GPU must be replaced.", *n, unreserved)
+			"%d pages of its memory are retired%s; expected none. Watch the number: the kernel log says when it "+
+				"reaches the driver's threshold, and then the GPU must be replaced.", *n, unreserved)
 	}
 }
 
@@ -93,7 +97,8 @@ func checkErrorFiles(l *problemList, f *Facts) {
 			next = "The content is not what a kernel writes: look at the file, and report it if it is right."
 		}
 		l.warn(v1alpha1.ProblemErrorCountUnreadable, subject{Path: first.Path},
-			"%d error counters of %d of the %d GPUs are there and cannot be read (this one: %s: %s): errors that they count are not seen, and sums lack them. %s",
+			"%d error counters of %d of the %d GPUs are there and cannot be read (this one: "+
+				"%s: %s): errors that they count are not seen, and sums lack them. %s",
 			count, gpus, len(f.GPUs), first.Class, first.Message, next)
 	}
 	var lacking []string
@@ -107,7 +112,8 @@ func checkErrorFiles(l *problemList, f *Facts) {
 	}
 	if len(lacking) > 0 {
 		l.warn(v1alpha1.ProblemErrorCountUnreadable, gpusSubject(lacking[:min(len(lacking), 4)]),
-			"%d GPUs have no error counters where most others of their model on this node have them (the first has no ras/%s): their errors are not seen. Look for RAS in the kernel log, and reload the driver.",
+			"%d GPUs have no error counters where most others of their model on this node have them (the first "+
+				"has no ras/%s): their errors are not seen. Look for RAS in the kernel log, and reload the driver.",
 			len(lacking), example)
 	}
 }
@@ -170,7 +176,8 @@ func checkPorts(l *problemList, f *Facts) {
 		}
 		if len(down) > 0 {
 			l.warn(v1alpha1.ProblemXGMIPortDown, subject{GPU: g.PCIAddress},
-				"xGMI port %s is down here and up on most other GPUs of this node (gpu_metrics; a port's number is not a GPU's). Idle links can show this: look again under load, and measure the links of this GPU.",
+				"xGMI port %s is down here and up on most other GPUs of this node (gpu_metrics; a port's number is "+
+					"not a GPU's). Idle links can show this: look again under load, and measure the links of this GPU.",
 				joinInts(down, xgmiPorts))
 		}
 	}
@@ -192,6 +199,7 @@ func checkMetrics(l *problemList, f *Facts) {
 		return
 	}
 	l.warn(v1alpha1.ProblemMetricsUnsupported, subject{Path: first.Path},
-		"%s, on %d GPUs: temperatures, throttling and xGMI ports are unknown. The host's driver is newer than this operator, as it can be newer than the ROCm of a container, whose tools then fail alike: update the operator.",
-		first.Message, count)
+		"%s, on %d GPUs: temperatures, throttling and xGMI ports are unknown. The host's driver is newer than "+
+			"this operator, as it can be newer than the ROCm of a container, whose tools then fail alike: "+
+			"update the operator.", first.Message, count)
 }

@@ -32,11 +32,13 @@ func checkBus(l *problemList, f *Facts, certain bool) int {
 		case !f.pciReadable || g.noDomain: // an old kernel's address may lack the domain
 		case !f.pciAddresses[g.PCIAddress]:
 			l.error(v1alpha1.ProblemGPULost, subject{GPU: g.PCIAddress},
-				"KFD has this GPU, and the PCI bus does not (GPUs: KFD %d, PCI %d): it fell off the bus, or was removed while this scan ran. Look for its address in the kernel log; power-cycle the node.",
+				"KFD has this GPU, and the PCI bus does not (GPUs: KFD %d, PCI %d): it fell off the bus, "+
+					"or was removed while this scan ran. Look for its address in the kernel log; power-cycle the node.",
 				len(f.GPUs), len(f.PCIGPUs))
 		case g.vanished:
 			l.error(v1alpha1.ProblemGPULost, subject{GPU: g.PCIAddress},
-				"It was on the PCI bus when the scan began, and not one file of it was left when it was read: the GPU disappeared. Look again; look for its address in the kernel log.")
+				"It was on the PCI bus when the scan began, and not one file of it was left when it was read: "+
+					"the GPU disappeared. Look again; look for its address in the kernel log.")
 		}
 	}
 	checkRenderNodes(l, f)
@@ -46,12 +48,14 @@ func checkBus(l *problemList, f *Facts, certain bool) int {
 func notInKFD(l *problemList, f *Facts, p *PCIGPU) {
 	if p.Driver != "" && p.Driver != "amdgpu" {
 		l.warn(v1alpha1.ProblemGPUNotInKFD, subject{GPU: p.PCIAddress},
-			"%s (%s) is on the PCI bus and bound to %s, so KFD does not have it (GPUs: PCI %d, KFD %d). If no virtual machine shall have it, bind it to amdgpu.",
+			"%s (%s) is on the PCI bus and bound to %s, so KFD does not have it (GPUs: "+
+				"PCI %d, KFD %d). If no virtual machine shall have it, bind it to amdgpu.",
 			p.Model, p.DeviceID, p.Driver, len(f.PCIGPUs), len(f.GPUs))
 		return
 	}
 	l.error(v1alpha1.ProblemGPUNotInKFD, subject{GPU: p.PCIAddress},
-		"%s (%s) is on the PCI bus but not in KFD (GPUs: PCI %d, KFD %d): the driver did not take it. Look for its address in the kernel log; reload the driver or replace the GPU.",
+		"%s (%s) is on the PCI bus but not in KFD (GPUs: PCI %d, KFD %d): the driver did not take it. "+
+			"Look for its address in the kernel log; reload the driver or replace the GPU.",
 		p.Model, p.DeviceID, len(f.PCIGPUs), len(f.GPUs))
 }
 
@@ -84,7 +88,8 @@ func checkRenderNodes(l *problemList, f *Facts) {
 		more = fmt.Sprintf(" and %d more", len(names)-3)
 	}
 	l.error(v1alpha1.ProblemRenderNodeMissing, gpusSubject(gpus),
-		"%s%s not in sys/class/drm (devices: KFD %d, render nodes %d): HIP and the device plugin cannot open a device without its node. Look for drm in the kernel log; reload the driver.",
+		"%s%s not in sys/class/drm (devices: KFD %d, render nodes %d): HIP and the device plugin "+
+			"cannot open a device without its node. Look for drm in the kernel log; reload the driver.",
 		strings.Join(names[:min(len(names), 3)], ", "), more+isAre(len(names)), stated, stated-len(names))
 }
 
@@ -116,10 +121,12 @@ func checkFirmware(l *problemList, f *Facts) {
 		for _, kind := range []struct {
 			name string
 			of   func(*Device) *uint64
-		}{{"MEC", func(d *Device) *uint64 { return d.FWVersion }}, {"SDMA", func(d *Device) *uint64 { return d.SDMAVersion }}} {
+		}{{"MEC", func(d *Device) *uint64 { return d.FWVersion }},
+			{"SDMA", func(d *Device) *uint64 { return d.SDMAVersion }}} {
 			counts := map[string]int{}
 			for i := range f.Devices {
-				if version := stated(kind.of(&f.Devices[i])); version != nil && modelOf[f.Devices[i].PCIAddress] == model {
+				if version := stated(kind.of(&f.Devices[i])); version != nil &&
+					modelOf[f.Devices[i].PCIAddress] == model {
 					counts[fmt.Sprint(*version)]++
 				}
 			}
@@ -131,15 +138,16 @@ func checkFirmware(l *problemList, f *Facts) {
 			for i := range f.Devices {
 				d := &f.Devices[i]
 				version := stated(kind.of(d))
-				if version != nil && modelOf[d.PCIAddress] == model && fmt.Sprint(*version) != usual && len(odd) < 4 && !slices.Contains(odd, d.PCIAddress) {
+				if version != nil && modelOf[d.PCIAddress] == model && fmt.Sprint(*version) != usual && len(odd) < 4 &&
+					!slices.Contains(odd, d.PCIAddress) {
 					odd = append(odd, d.PCIAddress)
 				}
 			}
 		}
 		if len(texts) > 0 {
 			l.warn(v1alpha1.ProblemMixedFirmware, gpusSubject(odd),
-				"Devices of one model (%s) run different firmware: %s; expected the same on all. Update the firmware package and reload the driver, or update the GPU's IFWI.",
-				model, strings.Join(texts, "; "))
+				"Devices of one model (%s) run different firmware: %s; expected the same on all. Update the firmware "+
+					"package and reload the driver, or update the GPU's IFWI.", model, strings.Join(texts, "; "))
 		}
 	}
 }

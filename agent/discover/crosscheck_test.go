@@ -78,24 +78,29 @@ func TestCrossCheck(t *testing.T) {
 	}{
 		"healthy": {want: []string{}, render: 8},
 		"CPX":     {node: func(n *nodetree.Node) { n.Partition = nodetree.CPX }, want: []string{}, render: 64},
-		"no driver took it": {node: func(n *nodetree.Node) { n.GPUs[3].Unbound = true }, want: []string{"Error GPUNotInKFD " + gone},
-			texts: []string{"PCI 8, KFD 7", "did not take it"}, render: 7},
+		"no driver took it": {node: func(n *nodetree.Node) { n.GPUs[3].Unbound = true },
+			want: []string{"Error GPUNotInKFD " + gone}, texts: []string{"PCI 8, KFD 7", "did not take it"}, render: 7},
 		"a virtual machine has it": {node: func(n *nodetree.Node) { n.GPUs[3].Unbound = true },
 			links: map[string]string{pciDir + "/" + gone + "/driver": "../../../../bus/pci/drivers/vfio-pci"},
-			want:  []string{"Warning GPUNotInKFD " + gone}, texts: []string{"bound to vfio-pci", "PCI 8, KFD 7"}, render: 7},
-		"render node missing": {node: func(n *nodetree.Node) { n.GPUs[3].NoRenderNode = true }, want: []string{"Error RenderNodeMissing " + gone},
+			want:  []string{"Warning GPUNotInKFD " + gone},
+			texts: []string{"bound to vfio-pci", "PCI 8, KFD 7"}, render: 7},
+		"render node missing": {node: func(n *nodetree.Node) { n.GPUs[3].NoRenderNode = true },
+			want:  []string{"Error RenderNodeMissing " + gone},
 			texts: []string{"renderD152 of " + gone, "KFD 8, render nodes 7"}, render: 7},
 		"render nodes missing": {node: func(n *nodetree.Node) {
 			for i := range n.GPUs {
 				n.GPUs[i].NoRenderNode = true
 			}
-		}, want: []string{"Error RenderNodeMissing " + strings.Join(mi300x[:4], " ")}, texts: []string{"and 5 more are not", "KFD 8, render nodes 0"}, render: 0},
+		}, want: []string{"Error RenderNodeMissing " + strings.Join(mi300x[:4], " ")},
+			texts: []string{"and 5 more are not", "KFD 8, render nodes 0"}, render: 0},
 		"DRM's directory is not there": {hook: fails(syscall.ENOENT, under(drmDir)), want: []string{}, render: -1},
-		"DRM's directory is forbidden": {hook: fails(syscall.EACCES, under(drmDir)), want: []string{"Warning SysfsUnreadable " + drmDir}, render: -1},
+		"DRM's directory is forbidden": {hook: fails(syscall.EACCES, under(drmDir)),
+			want: []string{"Warning SysfsUnreadable " + drmDir}, render: -1},
 		"off the bus": {hook: fails(syscall.ENOENT, under(pciDir+"/"+gone)), want: []string{"Error GPULost " + gone},
 			texts: []string{"not one file of it was left"}, render: 8},
 		"firmware differs": {node: func(n *nodetree.Node) { n.GPUs[3].Firmware, n.GPUs[6].Firmware = 160, 161 },
-			want: []string{"Warning MixedFirmware " + gone + " " + mi300x[6]}, texts: []string{"MEC 6 x 166, 1 x 160, 1 x 161"}, render: 8},
+			want:  []string{"Warning MixedFirmware " + gone + " " + mi300x[6]},
+			texts: []string{"MEC 6 x 166, 1 x 160, 1 x 161"}, render: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := inMemory(t, "MI300X", c.node)
@@ -112,7 +117,8 @@ func TestCrossCheck(t *testing.T) {
 			if (f.RenderNodes == nil) != (c.render < 0) || (f.RenderNodes != nil && *f.RenderNodes != c.render) {
 				t.Errorf("%v render nodes, want %d", f.RenderNodes, c.render)
 			}
-			if (n.RenderNodeCount == nil) != (c.render < 0) || n.PCIGPUCount == nil || int(*n.PCIGPUCount) != len(f.PCIGPUs) {
+			if (n.RenderNodeCount == nil) != (c.render < 0) || n.PCIGPUCount == nil ||
+				int(*n.PCIGPUCount) != len(f.PCIGPUs) {
 				t.Errorf("CommTask: render nodes %v, on PCI %v", n.RenderNodeCount, n.PCIGPUCount)
 			}
 		})
@@ -130,12 +136,15 @@ func TestNotOnTheBus(t *testing.T) {
 		}
 	}
 	f = scan(t, tree, Options{})
-	if diff := cmp.Diff([]string{"Error GPULost " + address}, problemLines(f)); diff != "" || !strings.Contains(f.Problems[0].Message, "KFD 8, PCI 7") {
+	if diff := cmp.Diff([]string{"Error GPULost " + address}, problemLines(f)); diff != "" ||
+		!strings.Contains(f.Problems[0].Message, "KFD 8, PCI 7") {
 		t.Errorf("problems %v (-want +got):\n%s", f.Problems, diff)
 	}
 	for file, text := range tree {
 		if strings.HasPrefix(file, nodesDir) && strings.HasSuffix(file, "/properties") {
-			lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.HasPrefix(line, "domain ") })
+			lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+				return strings.HasPrefix(line, "domain ")
+			})
 			tree[file] = strings.Join(lines, "\n")
 		}
 	}
@@ -157,16 +166,21 @@ func TestDisappearing(t *testing.T) {
 			gpus int
 		}{
 			"all files of the node": {under(nodePath("5")), "Error SysfsUnreadable " + nodePath("5/properties"), 7},
-			"properties":            {under(nodePath("5/properties")), "Error SysfsUnreadable " + nodePath("5/properties"), 7},
-			"one link":              {under(nodePath("5/io_links/3/properties")), "Error SysfsUnreadable " + nodePath("5/io_links/3/properties"), 8},
+			"properties": {under(nodePath("5/properties")),
+				"Error SysfsUnreadable " + nodePath("5/properties"), 7},
+			"one link": {under(nodePath("5/io_links/3/properties")),
+				"Error SysfsUnreadable " + nodePath("5/io_links/3/properties"), 8},
 		} {
 			t.Run(fmt.Sprintf("%s %v", name, err), func(t *testing.T) {
-				f := scan(t, treeFS{tree, fails(err, func(file string) bool { return c.hook(file) && file != nodePath("5") }), nil}, Options{})
+				f := scan(t, treeFS{tree, fails(err, func(file string) bool {
+					return c.hook(file) && file != nodePath("5")
+				}), nil}, Options{})
 				lines := problemLines(f)
 				if errors.Is(err, syscall.ENODEV) && name == "all files of the node" {
 					c.want = "Error SysfsUnreadable " + nodePath("5/gpu_id")
 				}
-				if diff := cmp.Diff([]string{c.want}, lines); diff != "" || !strings.Contains(f.Problems[0].Message, "listed and then gone") {
+				if diff := cmp.Diff([]string{c.want}, lines); diff != "" ||
+					!strings.Contains(f.Problems[0].Message, "listed and then gone") {
 					t.Errorf("problems %v (-want +got):\n%s", f.Problems, diff)
 				}
 				if len(f.GPUs) != c.gpus || f.Mesh.State != MeshUnknown || f.Healthy() {
@@ -251,7 +265,8 @@ func TestPartOfTheGPUs(t *testing.T) {
 			return false
 		}
 		f := scan(t, treeFS{tree, fails(syscall.EPERM, hidden), nil}, Options{ExpectedGPUs: 8})
-		if len(f.GPUs) != seen || len(f.Problems) != 1 || f.Problems[0].Code != v1alpha1.ProblemGPUHidden || f.Mesh.State != MeshUnknown {
+		if len(f.GPUs) != seen || len(f.Problems) != 1 || f.Problems[0].Code != v1alpha1.ProblemGPUHidden ||
+			f.Mesh.State != MeshUnknown {
 			t.Errorf("%d of 8 GPUs seen: %d GPUs, mesh %s, problems %v", seen, len(f.GPUs), f.Mesh.State, f.Problems)
 		}
 		checkNodeFacts(t, f)

@@ -14,8 +14,8 @@ import (
 
 var shownOutput = regexp.MustCompile("(?s)<!-- output: (\\w+) (\\w+) -->\n```\\w*\n(.*?)\n```")
 
-// TestDocumentedOutput: what README.md and docs/discovery.md show is what the same simulated nodes print now. A line of three
-// dots stands for what is left out.
+// TestDocumentedOutput: what README.md and docs/discovery.md show is what the same simulated nodes print now. A line of
+// three dots stands for what is left out.
 func TestDocumentedOutput(t *testing.T) {
 	outputs := map[string]string{}
 	for name, node := range map[string]struct {

@@ -21,7 +21,8 @@ const (
 // rpmDatabases are where rpm keeps its packages, in SQLite, Berkeley DB or NDB (rpm's macros.in, _dbpath). None of them
 // is parsed: docs/decisions/0010.
 var rpmDatabases = []string{
-	"usr/lib/sysimage/rpm/rpmdb.sqlite", "var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/Packages.db", "var/lib/rpm/Packages.db", "var/lib/rpm/Packages",
+	"usr/lib/sysimage/rpm/rpmdb.sqlite", "var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/Packages.db",
+	"var/lib/rpm/Packages.db", "var/lib/rpm/Packages",
 }
 
 // debianPackages are the names that tell ROCm's version in Debian's database, the surest first. All have ROCm's release
@@ -60,7 +61,8 @@ func (s *rocmScan) dpkg() {
 		kind := debianPackages[p.kind]
 		version, err := parseDebianVersion(p.version)
 		install := strings.TrimSuffix(kind.name.ReplaceAllString(p.name, kind.install), "-")
-		s.add(rocmSource{tier: tierDatabase, install: install, rccl: kind.rccl, ROCmSource: told(dpkgStatus, version, []byte(p.name+" "+p.version), err)})
+		s.add(rocmSource{tier: tierDatabase, install: install, rccl: kind.rccl,
+			ROCmSource: told(dpkgStatus, version, []byte(p.name+" "+p.version), err)})
 	}
 }
 

@@ -21,25 +21,36 @@ func dpkgVersion(pieces ...string) string {
 }
 
 func TestDpkgScan(t *testing.T) {
-	installed := "Package: rocm-core\nStatus: install ok installed\nArchitecture: amd64\nVersion: 7.0.2.70002-56~22.04\nDescription: x\n more\n"
+	installed := "Package: rocm-core\nStatus: install ok installed\nArchitecture: amd64\n" +
+		"Version: 7.0.2.70002-56~22.04\nDescription: x\n more\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"alone":               {installed, "7.0.2.70002-56~22.04"},
-		"in the middle":       {"Package: a\nStatus: install ok installed\nVersion: 1\n\n" + installed + "\nPackage: b\nVersion: 2\n", "7.0.2.70002-56~22.04"},
-		"removed":             {"Package: rocm-core\nStatus: deinstall ok config-files\nVersion: 6.2.0\n", ""},
-		"half installed":      {"Package: rocm-core\nStatus: install ok half-installed\nVersion: 6.2.0\n", ""},
-		"removed, then other": {"Package: rocm-core\nStatus: deinstall ok config-files\nVersion: 6.2.0\n\nPackage: x\nStatus: install ok installed\nVersion: 9\n", ""},
-		"longer name":         {"Package: rocm-core-dev\nStatus: install ok installed\nVersion: 6.2.0\n", ""},
-		"mentioned":           {"Package: hip\nStatus: install ok installed\nVersion: 1\nDescription: needs\n Package: rocm-core\n Version: 3\n", ""},
-		"another order":       {"Version: 6.4.3-2\nStatus: hold ok installed\npackage: rocm-core\n", "6.4.3-2"},
-		"no version":          {"Package: rocm-core\nStatus: install ok installed\n\nPackage: x\nVersion: 5\nStatus: install ok installed\n", ""},
-		"long lines":          {"Conffiles: " + strings.Repeat("x", 100_000) + "\n" + installed, "7.0.2.70002-56~22.04"},
-		"endless version":     {"Package: rocm-core\nStatus: install ok installed\nVersion: " + strings.Repeat("1", 1000) + "\n", ""},
-		"carriage returns":    {strings.ReplaceAll(installed, "\n", "\r\n"), "7.0.2.70002-56~22.04"},
-		"AMD's of today":      {"Package: amdrocm-core7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n\nPackage: amdrocm-llvm7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n", "amdrocm-core7.14 7.14.0-2"},
-		"Debian's own":        {"Package: libamdhip64-5\nStatus: install ok installed\nVersion: 5.7.1-6+b1\n\nPackage: librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n", "libamdhip64-5 5.7.1-6+b1, librccl1 5.4.3-3"},
-		"nothing of ROCm's":   {"Package: librccl1-tests\nStatus: install ok installed\nVersion: 5.4.3-3\n\nPackage: libamdhip64-dev\nStatus: install ok installed\nVersion: 5.7.1\n", ""},
-		"empty":               {"", ""},
-		"colon only":          {":\n:\n\n", ""},
+		"alone": {installed, "7.0.2.70002-56~22.04"},
+		"in the middle": {"Package: a\nStatus: install ok installed\nVersion: 1\n\n" + installed +
+			"\nPackage: b\nVersion: 2\n", "7.0.2.70002-56~22.04"},
+		"removed":        {"Package: rocm-core\nStatus: deinstall ok config-files\nVersion: 6.2.0\n", ""},
+		"half installed": {"Package: rocm-core\nStatus: install ok half-installed\nVersion: 6.2.0\n", ""},
+		"removed, then other": {"Package: rocm-core\nStatus: deinstall ok config-files\nVersion: 6.2.0\n\n" +
+			"Package: x\nStatus: install ok installed\nVersion: 9\n", ""},
+		"longer name": {"Package: rocm-core-dev\nStatus: install ok installed\nVersion: 6.2.0\n", ""},
+		"mentioned": {"Package: hip\nStatus: install ok installed\nVersion: 1\n" +
+			"Description: needs\n Package: rocm-core\n Version: 3\n", ""},
+		"another order": {"Version: 6.4.3-2\nStatus: hold ok installed\npackage: rocm-core\n", "6.4.3-2"},
+		"no version": {"Package: rocm-core\nStatus: install ok installed\n\nPackage: x\nVersion: 5\n" +
+			"Status: install ok installed\n", ""},
+		"long lines": {"Conffiles: " + strings.Repeat("x", 100_000) + "\n" + installed,
+			"7.0.2.70002-56~22.04"},
+		"endless version": {"Package: rocm-core\nStatus: install ok installed\nVersion: " +
+			strings.Repeat("1", 1000) + "\n", ""},
+		"carriage returns": {strings.ReplaceAll(installed, "\n", "\r\n"), "7.0.2.70002-56~22.04"},
+		"AMD's of today": {"Package: amdrocm-core7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n\n" +
+			"Package: amdrocm-llvm7.14\nStatus: install ok installed\nVersion: 7.14.0-2\n",
+			"amdrocm-core7.14 7.14.0-2"},
+		"Debian's own": {"Package: libamdhip64-5\nStatus: install ok installed\nVersion: 5.7.1-6+b1\n\nPackage: " +
+			"librccl1\nStatus: install ok installed\nVersion: 5.4.3-3\n", "libamdhip64-5 5.7.1-6+b1, librccl1 5.4.3-3"},
+		"nothing of ROCm's": {"Package: librccl1-tests\nStatus: install ok installed\nVersion: 5.4.3-3\n\n" +
+			"Package: libamdhip64-dev\nStatus: install ok installed\nVersion: 5.7.1\n", ""},
+		"empty":      {"", ""},
+		"colon only": {":\n:\n\n", ""},
 	} {
 		if got := dpkgVersion(c.text); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -48,8 +59,9 @@ func TestDpkgScan(t *testing.T) {
 }
 
 func TestDebianVersion(t *testing.T) {
-	for text, want := range map[string]string{"7.0.2.70002-56~22.04": "7.0.2", "6.4.3-2": "6.4.3", "1:6.1.2+dfsg-1": "6.1.2", "7.1-1ubuntu1": "7.1", "6.3.1~rc": "6.3.1",
-		"": "", "seven": "", "7": "", "7.0.2 x": "", "<none>": ""} {
+	for text, want := range map[string]string{"7.0.2.70002-56~22.04": "7.0.2", "6.4.3-2": "6.4.3",
+		"1:6.1.2+dfsg-1": "6.1.2", "7.1-1ubuntu1": "7.1", "6.3.1~rc": "6.3.1", "": "", "seven": "", "7": "",
+		"7.0.2 x": "", "<none>": ""} {
 		if got, err := parseDebianVersion(text); got != want || (err == nil) != (want != "") {
 			t.Errorf("parseDebianVersion(%q) = %q, %v; want %q", text, got, err, want)
 		}
@@ -75,7 +87,8 @@ func TestDpkgBeyond64KiB(t *testing.T) {
 func TestDpkgLimit(t *testing.T) {
 	var d dpkgScan
 	dir := t.TempDir()
-	write(t, dir, "status", []byte(strings.Repeat("Package: filler\n\n", 100)+"Package: rocm-core\nStatus: install ok installed\nVersion: 6.4.1\n"))
+	write(t, dir, "status", []byte(strings.Repeat("Package: filler\n\n", 100)+"Package: rocm-core\n"+
+		"Status: install ok installed\nVersion: 6.4.1\n"))
 	whole, err := streamFile(openRoot(t, dir), "status", 200, d.add)
 	if d.finish(); err != nil || whole || len(d.found) > 0 {
 		t.Errorf("whole %v, found %v, %v", whole, d.found, err)

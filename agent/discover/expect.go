@@ -8,8 +8,8 @@ import (
 // expectation is how many GPUs a node should have, and how sure that is.
 type expectation struct {
 	gpus int
-	// evident: a user, the driver's own list of the hive or the GPUs that are here say so, not only what servers of this
-	// model usually have.
+	// evident: a user, the driver's own list of the hive or the GPUs that are here say so, not only what servers of
+	// this model usually have.
 	evident bool
 	// counted: it follows from the GPUs that are here alone.
 	counted bool
@@ -53,7 +53,8 @@ func usualGPUs(f *Facts) expectation {
 	}
 	for _, usual := range []int{1, 2, 4, 8} {
 		if n := usual * dies; n >= len(f.GPUs) {
-			return expectation{gpus: n, source: fmt.Sprintf("that a node with so many of this model usually has (1, 2, 4 or 8%s)", what)}
+			return expectation{gpus: n,
+				source: fmt.Sprintf("that a node with so many of this model usually has (1, 2, 4 or 8%s)", what)}
 		}
 	}
 	return e

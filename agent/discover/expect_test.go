@@ -28,10 +28,12 @@ func TestLostGPU(t *testing.T) {
 					t.Fatalf("problems %v, want %s", f.Problems, want)
 				}
 				message := f.Problems[0].Message
-				if !strings.Contains(message, fmt.Sprintf("%d of the %d GPUs (%s)", whole-1, whole, model)) || !strings.Contains(message, "--expected-gpus") {
+				if !strings.Contains(message, fmt.Sprintf("%d of the %d GPUs (%s)", whole-1, whole, model)) ||
+					!strings.Contains(message, "--expected-gpus") {
 					t.Errorf("message %q", message)
 				}
-				if f.Proven() || strings.Contains(f.Verdict(), "healthy: ") && !strings.Contains(f.Verdict(), "not proven") {
+				if f.Proven() || strings.Contains(f.Verdict(), "healthy: ") &&
+					!strings.Contains(f.Verdict(), "not proven") {
 					t.Errorf("verdict %q", f.Verdict())
 				}
 				checkNodeFacts(t, f)
@@ -52,13 +54,17 @@ func TestUsualNumbers(t *testing.T) {
 		most int
 		want map[int]string
 	}{
-		"MI350P":    {8, map[int]string{3: "Warning 3 of the 4", 5: "Warning 5 of the 8", 6: "Warning 6 of the 8", 7: "Warning 7 of the 8"}},
-		"MI300X VF": {8, map[int]string{3: "Warning 3 of the 4", 5: "Warning 5 of the 8", 6: "Warning 6 of the 8", 7: "Warning 7 of the 8"}},
-		"MI210":     {8, map[int]string{3: "Error 3 of the 4", 5: "Warning 5 of the 8", 6: "Warning 6 of the 8", 7: "Error 7 of the 8"}},
-		"MI250X": {8, map[int]string{1: "Error 1 of the 2", 3: "Error 3 of the 4", 5: "Error 5 of the 6", 6: "Warning 6 of the 8",
+		"MI350P": {8, map[int]string{3: "Warning 3 of the 4", 5: "Warning 5 of the 8", 6: "Warning 6 of the 8",
+			7: "Warning 7 of the 8"}},
+		"MI300X VF": {8, map[int]string{3: "Warning 3 of the 4", 5: "Warning 5 of the 8", 6: "Warning 6 of the 8",
+			7: "Warning 7 of the 8"}},
+		"MI210": {8, map[int]string{3: "Error 3 of the 4", 5: "Warning 5 of the 8", 6: "Warning 6 of the 8",
 			7: "Error 7 of the 8"}},
-		"MI250": {16, map[int]string{1: "Error 1 of the 2", 3: "Error 3 of the 4", 5: "Error 5 of the 6", 6: "Warning 6 of the 8", 7: "Error 7 of the 8",
-			9: "Error 9 of the 10", 10: "Warning 10 of the 16", 11: "Error 11 of the 12", 12: "Warning 12 of the 16", 13: "Error 13 of the 14",
+		"MI250X": {8, map[int]string{1: "Error 1 of the 2", 3: "Error 3 of the 4", 5: "Error 5 of the 6",
+			6: "Warning 6 of the 8", 7: "Error 7 of the 8"}},
+		"MI250": {16, map[int]string{1: "Error 1 of the 2", 3: "Error 3 of the 4", 5: "Error 5 of the 6",
+			6: "Warning 6 of the 8", 7: "Error 7 of the 8", 9: "Error 9 of the 10", 10: "Warning 10 of the 16",
+			11: "Error 11 of the 12", 12: "Warning 12 of the 16", 13: "Error 13 of the 14",
 			14: "Warning 14 of the 16", 15: "Error 15 of the 16"}},
 	} {
 		for here := 1; here <= c.most; here++ {

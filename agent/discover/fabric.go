@@ -31,28 +31,37 @@ func checkFabric(l *problemList, f *Facts) {
 		// Two hives of four on a server of eight cards are the product, and a card without a bridge works over PCIe.
 		if len(groups) == 0 && f.Mesh.Links == 0 && hiveless > 0 {
 			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, subject{},
-				"No GPU (%s) is in an xGMI hive: no bridge is fitted, or it does not work. Expected only PCIe bandwidth; check the bridges if there are any.", modelsInWords(f))
+				"No GPU (%s) is in an xGMI hive: no bridge is fitted, or it does not work. "+
+					"Expected only PCIe bandwidth; check the bridges if there are any.",
+				modelsInWords(f))
 			return
 		}
 		if len(groups) > 0 && hiveless > 0 {
 			l.warn(v1alpha1.ProblemXGMIBridgeAbsent, gpusSubject(hivelessGPUs(f.GPUs)),
-				"%d of %d GPUs are in no xGMI hive, where the others are: a bridge is not fitted, or it does not work. Expected only PCIe bandwidth to these; check the bridges.", hiveless, len(f.GPUs))
+				"%d of %d GPUs are in no xGMI hive, where the others are: a bridge is not fitted, "+
+					"or it does not work. Expected only PCIe bandwidth to these; check the bridges.",
+				hiveless, len(f.GPUs))
 		}
 	default:
 		if f.Mesh.Links == 0 && withoutXGMI(f) {
 			l.warn(v1alpha1.ProblemXGMINotInitialised, subject{},
-				"No hive and no xGMI link among %d virtual functions (%s): the hypervisor does not show xGMI to this guest, so its state is not known. Assign functions of different GPUs of one hive, or expect PCIe bandwidth.", len(f.GPUs), f.Model)
+				"No hive and no xGMI link among %d virtual functions (%s): "+
+					"the hypervisor does not show xGMI to this guest, so its state is not known. "+
+					"Assign functions of different GPUs of one hive, or expect PCIe bandwidth.",
+				len(f.GPUs), f.Model)
 			return
 		}
 		if hiveless == len(f.GPUs) && f.Mesh.Links == 0 {
 			l.error(v1alpha1.ProblemXGMINotInitialised, subject{},
-				"xGMI is not initialised on any of the %d GPUs (%s): no hive and no link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node.", len(f.GPUs), f.Model)
+				"xGMI is not initialised on any of the %d GPUs (%s): no hive and no link, where this model "+
+					"has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node.",
+				len(f.GPUs), f.Model)
 			return
 		}
 		if len(groups) > 1 || (hiveless > 0 && len(groups) == 1) {
 			l.error(v1alpha1.ProblemHiveSplit, subject{},
-				"%d xGMI hives%s where this model (%s) has 1: %s. Look for \"XGMI: Add node\" in the kernel log; power-cycle the node.",
-				len(groups), hivelessText(hiveless), f.Model, describeHives(f, groups))
+				"%d xGMI hives%s where this model (%s) has 1: %s. Look for \"XGMI: Add node\" in the kernel log; "+
+					"power-cycle the node.", len(groups), hivelessText(hiveless), f.Model, describeHives(f, groups))
 		}
 	}
 	checkPairs(l, f, groups)
@@ -117,7 +126,8 @@ func checkLinkFiles(l *problemList, f *Facts) {
 	for _, r := range f.linkRecords {
 		if r.directoryMismatch {
 			l.warn(v1alpha1.ProblemLinkInconsistent, subject{Path: fmt.Sprintf("%s/%d", nodesDir, r.from)},
-				"A link of this node says that it starts at node %d; the directory is believed. The topology may have been changing: look again.", r.claimedFrom)
+				"A link of this node says that it starts at node %d; the directory is believed. The topology may "+
+					"have been changing: look again.", r.claimedFrom)
 			return
 		}
 	}
@@ -151,14 +161,18 @@ func checkPairs(l *problemList, f *Facts, groups map[uint64][]int) {
 					from, to = b, a
 				}
 				l.error(v1alpha1.ProblemLinkAsymmetric, name,
-					"xGMI leads from %s to %s but not back; expected both ways: the side of %s is down. Reload the driver; if it stays, the link is broken.",
-					from.PCIAddress, to.PCIAddress, to.PCIAddress)
+					"xGMI leads from %s to %s but not back; expected both ways: the side of %s is down. Reload the "+
+						"driver; if it stays, the link is broken.", from.PCIAddress, to.PCIAddress, to.PCIAddress)
 			case !xThere && (there != nil || back != nil):
 				l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name,
-					"This pair reaches each other only over PCIe; expected xGMI within a hive of %d. The link is down: look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
+					"This pair reaches each other only over PCIe; expected xGMI within a hive of %d. "+
+						"The link is down: look for XGMI in the kernel log; power-cycle the node.",
+					len(groups[*a.HiveID]))
 			case !xThere:
 				l.error(v1alpha1.ProblemLinkMissing, name,
-					"KFD has no link between these GPUs; expected xGMI within a hive of %d. Look for XGMI in the kernel log; power-cycle the node.", len(groups[*a.HiveID]))
+					"KFD has no link between these GPUs; expected xGMI within a hive of %d. "+
+						"Look for XGMI in the kernel log; power-cycle the node.",
+					len(groups[*a.HiveID]))
 			case checkSymmetry(l, name, a, b, there, back):
 			default:
 				checkWeight(l, name, a, b, there)
@@ -186,9 +200,11 @@ func checkHalf(l *problemList, name subject, a, b *GPU, there, back *Link, openT
 	case isXGMI(link):
 		checkWeight(l, name, from, to, link)
 	case link != nil:
-		l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name, "Only PCIe leads from %s to %s; expected xGMI within their hive. %s", from.PCIAddress, to.PCIAddress, next)
+		l.error(v1alpha1.ProblemPCIeInsteadOfXGMI, name,
+			"Only PCIe leads from %s to %s; expected xGMI within their hive. %s", from.PCIAddress, to.PCIAddress, next)
 	default:
-		l.error(v1alpha1.ProblemLinkMissing, name, "KFD has no link from %s to %s; expected xGMI within their hive. %s", from.PCIAddress, to.PCIAddress, next)
+		l.error(v1alpha1.ProblemLinkMissing, name, "KFD has no link from %s to %s; expected xGMI within their hive. %s",
+			from.PCIAddress, to.PCIAddress, next)
 	}
 }
 
@@ -206,14 +222,16 @@ func checkSymmetry(l *problemList, name subject, a, b *GPU, there, back *Link) b
 	}
 	if there.Weight != back.Weight {
 		l.error(v1alpha1.ProblemLinkAsymmetric, name,
-			"xGMI has weight %d from %s to %s and %d back; expected the same both ways (15 a hop). The firmware routes one direction over another GPU: look for XGMI in the kernel log; power-cycle the node.",
+			"xGMI has weight %d from %s to %s and %d back; expected the same both ways (15 a hop). The firmware "+
+				"routes one direction over another GPU: look for XGMI in the kernel log; power-cycle the node.",
 			there.Weight, a.PCIAddress, b.PCIAddress, back.Weight)
 		return true
 	}
 	if differ(there.MaxBandwidthMBps, back.MaxBandwidthMBps) || differ(there.MinBandwidthMBps, back.MinBandwidthMBps) {
 		l.error(v1alpha1.ProblemLinkAsymmetric, name,
-			"The driver states %s MB/s of xGMI (one link to all links) from %s to %s and %s back; expected the same both ways: the slower side trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",
-			stateRange(there), a.PCIAddress, b.PCIAddress, stateRange(back))
+			"The driver states %s MB/s of xGMI (one link to all links) from %s to %s and %s back; "+
+				"expected the same both ways: the slower side trained narrow or slow. Power-cycle the node; "+
+				"if it stays, replace the GPU.", stateRange(there), a.PCIAddress, b.PCIAddress, stateRange(back))
 		return true
 	}
 	return false
@@ -238,7 +256,8 @@ func checkDevicePairs(l *problemList, f *Facts, name subject, i, j int) {
 	have := min(f.Mesh.devicePairs[[2]int{i, j}], f.Mesh.devicePairs[[2]int{j, i}])
 	if have < want {
 		l.error(v1alpha1.ProblemLinkMissing, name,
-			"KFD has xGMI between %d of %d pairs of their partitions; expected all of them. Reload the driver, or set the partition mode again.", have, want)
+			"KFD has xGMI between %d of %d pairs of their partitions; expected all of them. Reload the driver, "+
+				"or set the partition mode again.", have, want)
 	}
 }
 
@@ -248,7 +267,8 @@ func checkPartitions(l *problemList, f *Facts, i int) {
 	want, have := len(g.Nodes)*(len(g.Nodes)-1), f.Mesh.devicePairs[[2]int{i, i}]
 	if have < want && g.model.Fabric == fabricMesh {
 		l.error(v1alpha1.ProblemLinkMissing, subject{GPU: g.PCIAddress},
-			"KFD has %d of %d links between the partitions of this GPU; expected all of them. Reload the driver, or set the partition mode again.", have, want)
+			"KFD has %d of %d links between the partitions of this GPU; expected all of them. Reload the driver, "+
+				"or set the partition mode again.", have, want)
 	}
 }
 
@@ -265,17 +285,21 @@ func isXGMI(l *Link) bool { return l != nil && l.Type == LinkXGMI }
 // checkWeight holds an xGMI weight against the product's: one hop in a mesh, any whole number of hops elsewhere.
 func checkWeight(l *problemList, name subject, g, peer *GPU, link *Link) {
 	switch {
-	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions && (g.maybePartitioned() || peer.maybePartitioned()):
+	case link.Weight == weightPerHop, link.Weight == weightAcrossPartitions &&
+		(g.maybePartitioned() || peer.maybePartitioned()):
 	case g.model.Fabric != fabricMesh && link.Hops != nil: // a real MI250 has 45 where the shortest way has two hops
 	case link.Weight == 0:
 		l.error(v1alpha1.ProblemLinkWeight, name,
-			"xGMI link has weight 0; expected 15 a hop: the firmware knows no way between these GPUs. Look for XGMI in the kernel log; power-cycle the node.")
+			"xGMI link has weight 0; expected 15 a hop: the firmware knows no way between these GPUs. "+
+				"Look for XGMI in the kernel log; power-cycle the node.")
 	case link.Hops != nil && *link.Hops > 1:
 		l.error(v1alpha1.ProblemLinkWeight, name,
-			"xGMI takes %d hops (weight %d); expected a direct link (weight 15) on %s. The direct link is down: look for XGMI in the kernel log.", *link.Hops, link.Weight, g.Model)
+			"xGMI takes %d hops (weight %d); expected a direct link (weight 15) on %s. The direct link is down: "+
+				"look for XGMI in the kernel log.", *link.Hops, link.Weight, g.Model)
 	default:
 		l.warn(v1alpha1.ProblemLinkWeight, name,
-			"xGMI link has weight %d; expected 15 for one hop. The driver may count differently: measure this pair.", link.Weight)
+			"xGMI link has weight %d; expected 15 for one hop. The driver may count differently: measure this pair.",
+			link.Weight)
 	}
 }
 
@@ -310,8 +334,10 @@ func checkBandwidth(l *problemList, f *Facts) {
 			}
 			for _, link := range []*Link{there, back} {
 				if isXGMI(link) && link.MaxBandwidthMBps != nil && *link.MaxBandwidthMBps < *usual {
-					l.error(v1alpha1.ProblemLinkBandwidth, subject{GPU: f.GPUs[i].PCIAddress, PeerGPU: f.GPUs[j].PCIAddress},
-						"The driver states %d MB/s for this xGMI link and %d for the others of this node: it trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",
+					l.error(v1alpha1.ProblemLinkBandwidth,
+						subject{GPU: f.GPUs[i].PCIAddress, PeerGPU: f.GPUs[j].PCIAddress},
+						"The driver states %d MB/s for this xGMI link and %d for the others of this node: "+
+							"it trained narrow or slow. Power-cycle the node; if it stays, replace the GPU.",
 						*link.MaxBandwidthMBps, *usual)
 					break
 				}

@@ -19,7 +19,8 @@ const (
 	kindSwitch
 )
 
-var nicPaths = [...]string{kindUnknown: "", kindFar: NearFar, kindNUMA: NearNUMA, kindHost: NearHost, kindSwitch: NearSwitch}
+var nicPaths = [...]string{kindUnknown: "", kindFar: NearFar, kindNUMA: NearNUMA, kindHost: NearHost,
+	kindSwitch: NearSwitch}
 
 func (n nearness) less(o nearness) bool {
 	return n.kind < o.kind || (n.kind == o.kind && n.depth < o.depth)
@@ -203,7 +204,8 @@ func checkNICs(l *problemList, f *Facts) {
 		if active == 0 || n.virtual || n.virtualFunction || n.State == PortActive || n.State == PortUnknown {
 			continue
 		}
-		l.warn(v1alpha1.ProblemNICDown, subject{NIC: n.Name}, "Its port is %s%s; expected Active, as %d of %d RDMA devices here are%s. %s",
+		l.warn(v1alpha1.ProblemNICDown, subject{NIC: n.Name},
+			"Its port is %s%s; expected Active, as %d of %d RDMA devices here are%s. %s",
 			n.State, inBrackets(n.PhysState), active, hardware, nearestTo(f, n.Name), nicNextStep(n))
 	}
 	far, near := []string{}, 0
@@ -218,8 +220,10 @@ func checkNICs(l *problemList, f *Facts) {
 	}
 	if len(far) > 0 && near > 0 {
 		l.warn(v1alpha1.ProblemNICFar, gpusSubject(far[:min(len(far), 4)]),
-			"%d of %d GPUs have no RDMA device on their NUMA node, where the other GPUs have one: their traffic crosses the sockets. "+
-				"Look for a NIC that is missing (lspci, rdma link); if the server is built so, expect less bandwidth from these GPUs.", len(far), len(f.GPUs))
+			"%d of %d GPUs have no RDMA device on their NUMA node, where the other GPUs have one: "+
+				"their traffic crosses the sockets. Look for a NIC that is missing (lspci, rdma link); "+
+				"if the server is built so, expect less bandwidth from these GPUs.",
+			len(far), len(f.GPUs))
 	}
 }
 
@@ -251,7 +255,8 @@ func checkAllDown(l *problemList, f *Facts, hardware int) {
 		about.NIC = first.Name
 	}
 	l.warn(v1alpha1.ProblemNICDown, about,
-		"No RDMA device of this node (%s) has an active port: %s%s; expected Active. Traffic to other nodes has no RDMA. %s",
+		"No RDMA device of this node (%s) has an active port: %s%s; "+
+			"expected Active. Traffic to other nodes has no RDMA. %s",
 		strings.Join(names[:min(len(names), 4)], ", "), tallyCounts(states), unknown, nicNextStep(first))
 }
 
@@ -282,7 +287,8 @@ func nicNextStep(n *NIC) string {
 		return "It has a link and waits for the subnet manager: check that one runs on this fabric (sminfo)."
 	}
 	if n.Interface != "" {
-		return fmt.Sprintf("Check its cable and switch port, and that its interface is up (ip link show %s).", n.Interface)
+		return fmt.Sprintf("Check its cable and switch port, and that its interface is up (ip link show %s).",
+			n.Interface)
 	}
 	return fmt.Sprintf("Check its cable and switch port (rdma link show %s).", n.Name)
 }

@@ -34,7 +34,8 @@ func placed(gpus, nics []string) *Facts {
 		f.GPUs = append(f.GPUs, g)
 	}
 	for i, text := range nics {
-		n := NIC{Name: fmt.Sprintf("mlx5_%d", i), State: PortActive, LinkLayer: LinkEthernet, RateMbps: ptr.To(int64(400000))}
+		n := NIC{Name: fmt.Sprintf("mlx5_%d", i), State: PortActive, LinkLayer: LinkEthernet,
+			RateMbps: ptr.To(int64(400000))}
 		if rest, ok := strings.CutPrefix(text, "slow "); ok {
 			text, n.RateMbps = rest, ptr.To(int64(25000))
 		}
@@ -69,37 +70,52 @@ func TestAssignNICs(t *testing.T) {
 		"software alone": {[]string{"numa0"}, []string{"rxe"}, []string{""}},
 		// The paths of a public lspci of an MI300X host: one upstream port leads to a GPU and a NIC.
 		"a switch for each GPU": {
-			[]string{"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0/0000:04:00.0/0000:05:00.0 numa0", "pci0000:80/0000:80:01.1/0000:81:00.0/0000:82:00.0/0000:85:00.0 numa1"},
-			[]string{"pci0000:80/0000:80:01.1/0000:81:00.0/0000:82:01.0/0000:89:00.0 numa1", "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:01.0/0000:09:00.0 numa0"},
+			[]string{"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0/0000:04:00.0/0000:05:00.0 numa0",
+				"pci0000:80/0000:80:01.1/0000:81:00.0/0000:82:00.0/0000:85:00.0 numa1"},
+			[]string{"pci0000:80/0000:80:01.1/0000:81:00.0/0000:82:01.0/0000:89:00.0 numa1",
+				"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:01.0/0000:09:00.0 numa0"},
 			[]string{"1 Switch", "0 Switch"}},
 		"the nearer of two below one switch": {
 			[]string{"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:00.0/0000:04:00.0"},
-			[]string{"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:01.0/0000:09:00.0", "pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:01.0/0000:0a:00.0"},
+			[]string{"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:01.0/0000:09:00.0",
+				"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:00.0/0000:03:01.0/0000:0a:00.0"},
 			[]string{"1 Switch"}},
 		"one host bridge, two root ports": {
-			[]string{"pci0000:00/0000:00:01.1/0000:05:00.0"}, []string{"pci0000:40/0000:40:01.1/0000:45:00.0", "pci0000:00/0000:00:03.1/0000:09:00.0"}, []string{"1 Host"}},
+			[]string{"pci0000:00/0000:00:01.1/0000:05:00.0"},
+			[]string{"pci0000:40/0000:40:01.1/0000:45:00.0", "pci0000:00/0000:00:03.1/0000:09:00.0"},
+			[]string{"1 Host"}},
 		"a guest with one host bridge and two NUMA nodes": {
-			[]string{"pci0000:00/0000:00:05.0 numa0", "pci0000:00/0000:00:06.0 numa1"}, []string{"pci0000:00/0000:00:07.0 numa1", "pci0000:00/0000:00:08.0 numa0"}, []string{"1 Host", "0 Host"}},
+			[]string{"pci0000:00/0000:00:05.0 numa0", "pci0000:00/0000:00:06.0 numa1"},
+			[]string{"pci0000:00/0000:00:07.0 numa1", "pci0000:00/0000:00:08.0 numa0"}, []string{"1 Host", "0 Host"}},
 		"a domain for each function": {
 			[]string{"LNX/VMBUS:00/a/pci0001:00/0001:00:00.0 numa0", "LNX/VMBUS:00/b/pci0002:00/0002:00:00.0 numa1"},
-			[]string{"LNX/VMBUS:00/c/pci0101:00/0101:00:00.0 numa1", "LNX/VMBUS:00/d/pci0102:00/0102:00:00.0 numa0"}, []string{"1 NUMA", "0 NUMA"}},
+			[]string{"LNX/VMBUS:00/c/pci0101:00/0101:00:00.0 numa1", "LNX/VMBUS:00/d/pci0102:00/0102:00:00.0 numa0"},
+			[]string{"1 NUMA", "0 NUMA"}},
 		"NUMA nodes alone, one to one": {
-			[]string{"numa0", "numa0", "numa0", "numa0", "numa1", "numa1", "numa1", "numa1"}, []string{"numa0", "numa0", "numa0", "numa0", "numa1", "numa1", "numa1", "numa1"},
+			[]string{"numa0", "numa0", "numa0", "numa0", "numa1", "numa1", "numa1", "numa1"},
+			[]string{"numa0", "numa0", "numa0", "numa0", "numa1", "numa1", "numa1", "numa1"},
 			[]string{"0 NUMA", "1 NUMA", "2 NUMA", "3 NUMA", "4 NUMA", "5 NUMA", "6 NUMA", "7 NUMA"}},
-		"fewer NICs than GPUs": {[]string{"numa0", "numa0", "numa0", "numa0"}, []string{"numa0", "numa0"}, []string{"0 NUMA", "1 NUMA", "0 NUMA", "1 NUMA"}},
-		"far":                  {[]string{"numa0", "numa1", "numa1"}, []string{"numa0"}, []string{"0 NUMA", "0 Far", "0 Far"}},
+		"fewer NICs than GPUs": {[]string{"numa0", "numa0", "numa0", "numa0"}, []string{"numa0", "numa0"},
+			[]string{"0 NUMA", "1 NUMA", "0 NUMA", "1 NUMA"}},
+		"far": {[]string{"numa0", "numa1", "numa1"}, []string{"numa0"}, []string{"0 NUMA", "0 Far", "0 Far"}},
 		// The NIC that no NUMA node is known of may be the near one.
 		"far or not known":       {[]string{"numa0", "numa1"}, []string{"numa0", ""}, []string{"0 NUMA", ""}},
 		"GPU's place not known":  {[]string{"", "numa0"}, []string{"numa0"}, []string{"", "0 NUMA"}},
 		"path of one side alone": {[]string{"pci0000:00/0000:00:05.0 numa0"}, []string{"numa0"}, []string{"0 NUMA"}},
 		// The first GPU could take either, the second only the first NIC: both get one.
 		"one to one by giving way": {
-			[]string{"pci0000:00/0000:00:05.0 numa0", "pci0000:00/0000:00:06.0 numa0"}, []string{"pci0000:00/0000:00:07.0 numa0", "pci0000:00/0000:00:08.0 numa0"}, []string{"0 Host", "1 Host"}},
-		"front-end NIC":                     {[]string{"numa0", "numa0"}, []string{"slow numa0", "numa0", "numa0"}, []string{"1 NUMA", "2 NUMA"}},
-		"front-end NIC alone on its side":   {[]string{"numa0", "numa1"}, []string{"slow numa0", "numa1"}, []string{"0 NUMA", "1 NUMA"}},
-		"a NIC that is down is the nearest": {[]string{"numa0", "numa0"}, []string{"down numa0", "numa0"}, []string{"0 NUMA", "1 NUMA"}},
-		"virtual functions of the host":     {[]string{"numa0", "numa0"}, []string{"numa0", "vf numa0", "vf numa0"}, []string{"0 NUMA", "0 NUMA"}},
-		"virtual functions alone":           {[]string{"numa0", "numa0"}, []string{"vf numa0", "vf numa0"}, []string{"0 NUMA", "1 NUMA"}},
+			[]string{"pci0000:00/0000:00:05.0 numa0", "pci0000:00/0000:00:06.0 numa0"},
+			[]string{"pci0000:00/0000:00:07.0 numa0", "pci0000:00/0000:00:08.0 numa0"}, []string{"0 Host", "1 Host"}},
+		"front-end NIC": {[]string{"numa0", "numa0"}, []string{"slow numa0", "numa0", "numa0"},
+			[]string{"1 NUMA", "2 NUMA"}},
+		"front-end NIC alone on its side": {[]string{"numa0", "numa1"}, []string{"slow numa0", "numa1"},
+			[]string{"0 NUMA", "1 NUMA"}},
+		"a NIC that is down is the nearest": {[]string{"numa0", "numa0"}, []string{"down numa0", "numa0"},
+			[]string{"0 NUMA", "1 NUMA"}},
+		"virtual functions of the host": {[]string{"numa0", "numa0"}, []string{"numa0", "vf numa0", "vf numa0"},
+			[]string{"0 NUMA", "0 NUMA"}},
+		"virtual functions alone": {[]string{"numa0", "numa0"}, []string{"vf numa0", "vf numa0"},
+			[]string{"0 NUMA", "1 NUMA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := placed(c.gpus, c.nics)
@@ -172,29 +188,46 @@ func TestNICProblems(t *testing.T) {
 		"all active":     {[]string{"numa0"}, []string{"numa0"}, nil, nil},
 		"no RDMA device": {[]string{"numa0"}, nil, nil, nil},
 		"all down": {[]string{"numa0"}, []string{"down numa0", "down numa0"}, nil,
-			[]string{"Warning NICDown: No RDMA device of this node (mlx5_0, mlx5_1) has an active port: 2 x Down (Polling); expected Active. Traffic to other nodes has no RDMA. Check its cable and switch port (rdma link show mlx5_0)."}},
+			[]string{"Warning NICDown: No RDMA device of this node (mlx5_0, mlx5_1) has an active port: " +
+				"2 x Down (Polling); expected Active. Traffic to other nodes has no RDMA. Check its cable and switch " +
+				"port (rdma link show mlx5_0)."}},
 		"the only one down": {nil, []string{"down numa0"}, nil,
-			[]string{"Warning NICDown mlx5_0: No RDMA device of this node (mlx5_0) has an active port: 1 x Down (Polling); expected Active. Traffic to other nodes has no RDMA. Check its cable and switch port (rdma link show mlx5_0)."}},
+			[]string{"Warning NICDown mlx5_0: No RDMA device of this node (mlx5_0) has an active port: " +
+				"1 x Down (Polling); expected Active. Traffic to other nodes has no RDMA. Check its cable and switch " +
+				"port (rdma link show mlx5_0)."}},
 		"all wait, one unknown": {nil, []string{"numa0", "numa0", "numa0", "numa0", "numa0", "numa0"}, func(f *Facts) {
 			for i := range f.NICs {
 				f.NICs[i].State = PortInit
 			}
 			f.NICs[0].State, f.NICs[5].State = PortUnknown, PortDown
-		}, []string{"Warning NICDown: No RDMA device of this node (mlx5_1, mlx5_2, mlx5_3, mlx5_4) has an active port: 4 x Init, 1 x Down, and of 1 more the state is not known; expected Active. Traffic to other nodes has no RDMA. It has a link and waits for the subnet manager: check that one runs on this fabric (sminfo)."}},
-		"software alone":     {nil, []string{"rxe"}, func(f *Facts) { f.NICs[0].State = PortDown }, nil},
-		"all states unknown": {nil, []string{"numa0", "numa0"}, func(f *Facts) { f.NICs[0].State, f.NICs[1].State = PortUnknown, PortUnknown }, nil},
-		"software device":    {[]string{"numa0"}, []string{"numa0", "rxe"}, func(f *Facts) { f.NICs[1].State = PortDown }, nil},
-		"unused function":    {[]string{"numa0"}, []string{"numa0", "vf numa0"}, func(f *Facts) { f.NICs[1].State = PortDown }, nil},
-		"state unknown":      {[]string{"numa0"}, []string{"numa0", "numa0"}, func(f *Facts) { f.NICs[1].State = PortUnknown }, nil},
-		"one down": {[]string{"numa0", "numa0"}, []string{"numa0", "down numa0"}, func(f *Facts) { f.NICs[1].Interface = "enp9s0np0" },
-			[]string{"Warning NICDown mlx5_1: Its port is Down (Polling); expected Active, as 1 of 2 RDMA devices here are; it is nearest to GPU1 0000:02:00.0. Check its cable and switch port, and that its interface is up (ip link show enp9s0np0)."}},
+		}, []string{"Warning NICDown: No RDMA device of this node (mlx5_1, mlx5_2, mlx5_3, " +
+			"mlx5_4) has an active port: 4 x Init, 1 x Down, and of 1 more the state is not known; expected Active. " +
+			"Traffic to other nodes has no RDMA. It has a link and waits for the subnet manager: check that one runs " +
+			"on this fabric (sminfo)."}},
+		"software alone": {nil, []string{"rxe"}, func(f *Facts) { f.NICs[0].State = PortDown }, nil},
+		"all states unknown": {nil, []string{"numa0", "numa0"},
+			func(f *Facts) { f.NICs[0].State, f.NICs[1].State = PortUnknown, PortUnknown }, nil},
+		"software device": {[]string{"numa0"}, []string{"numa0", "rxe"},
+			func(f *Facts) { f.NICs[1].State = PortDown }, nil},
+		"unused function": {[]string{"numa0"}, []string{"numa0", "vf numa0"},
+			func(f *Facts) { f.NICs[1].State = PortDown }, nil},
+		"state unknown": {[]string{"numa0"}, []string{"numa0", "numa0"},
+			func(f *Facts) { f.NICs[1].State = PortUnknown }, nil},
+		"one down": {[]string{"numa0", "numa0"}, []string{"numa0", "down numa0"},
+			func(f *Facts) { f.NICs[1].Interface = "enp9s0np0" }, []string{"Warning NICDown mlx5_1: Its port is Down " +
+				"(Polling); expected Active, as 1 of 2 RDMA devices here are; it is nearest to GPU1 0000:02:00.0. " +
+				"Check its cable and switch port, and that its interface is up (ip link show enp9s0np0)."}},
 		"no interface": {[]string{"numa1"}, []string{"numa0", "down numa0"}, nil,
-			[]string{"Warning NICDown mlx5_1: Its port is Down (Polling); expected Active, as 1 of 2 RDMA devices here are. Check its cable and switch port (rdma link show mlx5_1)."}},
-		"waiting for the subnet manager": {[]string{"numa0"}, []string{"numa0", "numa0"}, func(f *Facts) { f.NICs[1].State = PortInit },
-			[]string{"Warning NICDown mlx5_1: Its port is Init; expected Active, as 1 of 2 RDMA devices here are. It has a link and waits for the subnet manager: check that one runs on this fabric (sminfo)."}},
+			[]string{"Warning NICDown mlx5_1: Its port is Down (Polling); expected Active, as 1 of 2 RDMA devices " +
+				"here are. Check its cable and switch port (rdma link show mlx5_1)."}},
+		"waiting for the subnet manager": {[]string{"numa0"}, []string{"numa0", "numa0"}, func(f *Facts) {
+			f.NICs[1].State = PortInit
+		}, []string{"Warning NICDown mlx5_1: Its port is Init; expected Active, as 1 of 2 RDMA devices here are. " +
+			"It has a link and waits for the subnet manager: check that one runs on this fabric (sminfo)."}},
 		"far": {[]string{"numa0", "numa1", "numa1"}, []string{"numa0"}, nil,
-			[]string{"Warning NICFar 0000:02:00.0 0000:03:00.0: 2 of 3 GPUs have no RDMA device on their NUMA node, where the other GPUs have one: their traffic crosses the sockets. " +
-				"Look for a NIC that is missing (lspci, rdma link); if the server is built so, expect less bandwidth from these GPUs."}},
+			[]string{"Warning NICFar 0000:02:00.0 0000:03:00.0: 2 of 3 GPUs have no RDMA device on their NUMA node, " +
+				"where the other GPUs have one: their traffic crosses the sockets. Look for a NIC that is missing " +
+				"(lspci, rdma link); if the server is built so, expect less bandwidth from these GPUs."}},
 		"all far": {[]string{"numa1", "numa1"}, []string{"numa0"}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +296,8 @@ func TestNICsOfRealTopologies(t *testing.T) {
 					}
 					for _, nic := range d.NICs {
 						for _, net := range nic.Nets {
-							f.NICs = append(f.NICs, NIC{Name: net.Name, PCIAddress: d.BusID, PCIPath: path, NUMANode: ptr.To(cpu.NUMA), State: PortActive})
+							f.NICs = append(f.NICs, NIC{Name: net.Name, PCIAddress: d.BusID, PCIPath: path,
+								NUMANode: ptr.To(cpu.NUMA), State: PortActive})
 							sibling[net.Name] = top
 						}
 					}
@@ -289,7 +323,8 @@ func TestNICsOfRealTopologies(t *testing.T) {
 					near = near || sibling[f.NICs[j].Name] == sibling[g.PCIAddress]
 				}
 				if near && (g.NICPath != NearSwitch || sibling[g.NIC] != sibling[g.PCIAddress]) {
-					t.Errorf("GPU %s below %s got %s (%s) below %s", g.PCIAddress, sibling[g.PCIAddress], g.NIC, g.NICPath, sibling[g.NIC])
+					t.Errorf("GPU %s below %s got %s (%s) below %s",
+						g.PCIAddress, sibling[g.PCIAddress], g.NIC, g.NICPath, sibling[g.NIC])
 				}
 				if g.NIC == "" || (!near && g.NICPath == NearSwitch) {
 					t.Errorf("GPU %s got %q (%s)", g.PCIAddress, g.NIC, g.NICPath)

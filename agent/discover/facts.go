@@ -54,8 +54,8 @@ type Facts struct {
 	// UnreadableNodes are KFD nodes of which not even the PCI address could be read, for another reason than EPERM.
 	UnreadableNodes []int `json:"unreadableNodes,omitempty"`
 
-	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of GPUs, lost
-	// ones too, whose xGMI link is. A scan knows of neither: the monitor adds them, from what it saw before.
+	// LostGPUs are the PCI addresses of GPUs that were there in this boot and are gone, LostLinks the pairs of GPUs,
+	// lost ones too, whose xGMI link is. A scan knows of neither: the monitor adds them, from what it saw before.
 	LostGPUs  []string    `json:"-"`
 	LostLinks [][2]string `json:"-"`
 
@@ -103,8 +103,8 @@ type ROCmFacts struct {
 	// Version without the build number, and the file that gave it.
 	Version string `json:"version,omitempty"`
 	Source  string `json:"source,omitempty"`
-	// LostLink is where LostLinkPath (opt/rocm or opt/rocm/core) leads to, if that is not in this root: which installation
-	// is in use is then not known.
+	// LostLink is where LostLinkPath (opt/rocm or opt/rocm/core) leads to, if that is not in this root: which
+	// installation is in use is then not known.
 	LostLink     string `json:"lostLink,omitempty"`
 	LostLinkPath string `json:"lostLinkPath,omitempty"`
 	// HIPVersion and RCCLVersion of the libraries in the same installation, without loading them; "" where not known.
@@ -273,8 +273,8 @@ type NIC struct {
 	// LinkLayer: InfiniBand, Ethernet or Unknown. State: Active, Init, Armed, Down or Unknown.
 	LinkLayer string `json:"linkLayer"`
 	State     string `json:"state"`
-	// PhysState of the link below it in the kernel's word, for example Polling or Disabled; "" where not known, and of a
-	// port that is Active.
+	// PhysState of the link below it in the kernel's word, for example Polling or Disabled; "" where not known, and of
+	// a port that is Active.
 	PhysState string `json:"physState,omitempty"`
 	// RateMbps of its first port, 10^6 bits a second.
 	RateMbps *int64 `json:"rateMbps,omitempty"`
@@ -409,8 +409,8 @@ type Options struct {
 	// Proc reads /proc where the root has none: the kernel's values are the same in every container of the host. Nil
 	// leaves them unknown, as is right for the tree of another machine.
 	Proc FS
-	// Simulated marks the facts as simulated even where the root has no simrocm.conf, as a process that the node simulator
-	// started must do.
+	// Simulated marks the facts as simulated even where the root has no simrocm.conf, as a process that the node
+	// simulator started must do.
 	Simulated bool
 	// ROCmPaths are tried before /opt/rocm, relative to the root: $ROCM_PATH and $ROCM_HOME of a workload's container.
 	ROCmPaths []string

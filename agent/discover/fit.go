@@ -77,7 +77,8 @@ func (t *fitting) write() {
 		}
 		if t.message < 100 { // the last resort: what JSON would write as six bytes goes, too
 			p.Code, p.Message = plain(p.Code, 48), plain(p.Message, t.message)
-			p.GPU, p.PeerGPU, p.NIC, p.Path = plain(p.GPU, 16), plain(p.PeerGPU, 16), plain(p.NIC, 32), plain(p.Path, 48)
+			p.GPU, p.PeerGPU, p.NIC, p.Path = plain(p.GPU, 16), plain(p.PeerGPU, 16),
+				plain(p.NIC, 32), plain(p.Path, 48)
 			p.GPUs = nil
 			if p.Message == "" {
 				p.Message = "The text cannot be shown here."
@@ -92,7 +93,8 @@ func (t *fitting) write() {
 	}
 	if left = append(left, t.leftOut...); len(left) > 0 {
 		list = append(list, v1alpha1.Problem{Severity: severity, Code: v1alpha1.ProblemMoreProblems,
-			Message: fmt.Sprintf("Left out, since a CommTask is small: %s. Run \"agent discover\" on the node to see them.", strings.Join(left, ", "))})
+			Message: fmt.Sprintf("Left out, since a CommTask is small: %s. Run \"agent discover\" on the node "+
+				"to see them.", strings.Join(left, ", "))})
 	}
 	t.out.Problems = nil
 	if len(list) > 0 {
@@ -193,8 +195,9 @@ func leaveOutGPUs(t *fitting) string {
 // cutAll is the last resort, for texts that no kernel writes.
 func cutAll(t *fitting) string {
 	o := t.out
-	for _, text := range []*string{&o.BootID, &o.KernelRelease, &o.Driver.Version, &o.Driver.SrcVersion, &o.ROCm.Version, &o.ROCm.Source,
-		&o.ROCm.HIPVersion, &o.ROCm.RCCLVersion, &o.GPUModel, &o.GFXTarget, &o.Partition} {
+	for _, text := range []*string{&o.BootID, &o.KernelRelease, &o.Driver.Version, &o.Driver.SrcVersion,
+		&o.ROCm.Version, &o.ROCm.Source, &o.ROCm.HIPVersion, &o.ROCm.RCCLVersion, &o.GPUModel,
+		&o.GFXTarget, &o.Partition} {
 		*text = plain(*text, 64)
 	}
 	t.message = 80

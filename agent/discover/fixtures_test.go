@@ -37,14 +37,15 @@ func countsOf(f *Facts) string {
 		n := len(f.PCIGPUs)
 		pci = &n
 	}
-	return fmt.Sprintf("PCI %s, render nodes %s, modules %s, %s", number(pci), number(f.RenderNodes), number(f.Modules), f.Function)
+	return fmt.Sprintf("PCI %s, render nodes %s, modules %s, %s",
+		number(pci), number(f.RenderNodes), number(f.Modules), f.Function)
 }
 
 func briefOf(f *Facts) brief {
 	b := brief{Model: f.Model, GFX: f.GFXTarget, Partition: f.Partition, GPUs: len(f.GPUs), Devices: len(f.Devices),
 		Hives: f.Mesh.Hives, Mesh: f.Mesh.State, Links: fmt.Sprint(f.Mesh.Links, "/?"),
-		Driver: strings.TrimSpace(f.Driver.Kind + " " + f.Driver.Version), ROCm: strings.TrimSpace(f.ROCm.State + " " + f.ROCm.Version),
-		Counts: countsOf(f), Problems: problemLines(f)}
+		Driver: strings.TrimSpace(f.Driver.Kind + " " + f.Driver.Version),
+		ROCm:   strings.TrimSpace(f.ROCm.State + " " + f.ROCm.Version), Counts: countsOf(f), Problems: problemLines(f)}
 	if f.Mesh.ExpectedLinks != nil {
 		b.Links = fmt.Sprint(f.Mesh.Links, "/", *f.Mesh.ExpectedLinks)
 	}
@@ -57,8 +58,9 @@ func briefOf(f *Facts) brief {
 
 // healthy is what the tests' common MI300X node shows; each case changes what its fixture changes.
 func healthy(change func(*brief)) brief {
-	b := brief{Model: "MI300X", GFX: "gfx942", Partition: "SPX/NPS1", GPUs: 8, Devices: 8, Hives: 1, Mesh: "Full", Links: "56/56",
-		BandwidthMBps: 64000, Driver: "DKMS 6.14.14", ROCm: "Found 7.0.2", Counts: "PCI 8, render nodes ?, modules 8, Physical", Problems: []string{}}
+	b := brief{Model: "MI300X", GFX: "gfx942", Partition: "SPX/NPS1", GPUs: 8, Devices: 8, Hives: 1,
+		Mesh: "Full", Links: "56/56", BandwidthMBps: 64000, Driver: "DKMS 6.14.14", ROCm: "Found 7.0.2",
+		Counts: "PCI 8, render nodes ?, modules 8, Physical", Problems: []string{}}
 	if change != nil {
 		change(&b)
 	}
@@ -67,14 +69,16 @@ func healthy(change func(*brief)) brief {
 
 // bare is a dump of KFD alone: no driver, no ROCm, no PCI.
 func bare(change func(*brief)) brief {
-	b := brief{Mesh: "Unknown", Links: "0/?", Model: "unknown", GFX: "unknown", Partition: "unknown", Driver: "Unknown", ROCm: "NotFound",
-		Counts: "PCI ?, render nodes ?, modules ?, Unknown", Problems: []string{}}
+	b := brief{Mesh: "Unknown", Links: "0/?", Model: "unknown", GFX: "unknown", Partition: "unknown", Driver: "Unknown",
+		ROCm: "NotFound", Counts: "PCI ?, render nodes ?, modules ?, Unknown", Problems: []string{}}
 	change(&b)
 	return b
 }
 
 func rocmOnly(rocm string, problems ...string) brief {
-	return bare(func(b *brief) { b.ROCm, b.Problems = rocm, append([]string{"Error SysfsUnreadable sys"}, problems...) })
+	return bare(func(b *brief) {
+		b.ROCm, b.Problems = rocm, append([]string{"Error SysfsUnreadable sys"}, problems...)
+	})
 }
 
 var fixtureCases = map[string]brief{
@@ -121,7 +125,8 @@ var fixtureCases = map[string]brief{
 		b.Model, b.Problems = "mixed", []string{"Error MixedModels 0000:e7:00.0"}
 	}),
 	"synthetic/mi300x-pcie-degraded-numa-unknown.txtar": healthy(func(b *brief) {
-		b.Problems = []string{"Warning NUMAUnknown 0000:2b:00.0 0000:7d:00.0", "Warning PCIeDegraded 0000:65:00.0", "Warning PCIeDegraded 0000:d5:00.0"}
+		b.Problems = []string{"Warning NUMAUnknown 0000:2b:00.0 0000:7d:00.0", "Warning PCIeDegraded 0000:65:00.0",
+			"Warning PCIeDegraded 0000:d5:00.0"}
 	}),
 	"synthetic/mi300x-xgmi-init-failed.txtar": healthy(func(b *brief) {
 		b.Hives, b.Mesh, b.Links, b.BandwidthMBps = 0, "Incomplete", "0/56", 0
@@ -138,8 +143,10 @@ var fixtureCases = map[string]brief{
 	"synthetic/rocm-legacy-dev-only.txtar":        rocmOnly("Found 5.4.2"),
 	"synthetic/rocm-header-only.txtar":            rocmOnly("Found 6.4.1"),
 	"synthetic/rocm-versioned-dirs-no-link.txtar": rocmOnly("Ambiguous", "Warning ROCmAmbiguous opt"),
-	"synthetic/rocm-garbage.txtar":                rocmOnly("Unreadable", "Warning ROCmUnreadable opt/rocm/.info/version"),
-	"synthetic/rocm-empty.txtar":                  rocmOnly("Unreadable", "Warning ROCmUnreadable opt/rocm/.info/version"),
+	"synthetic/rocm-garbage.txtar": rocmOnly("Unreadable",
+		"Warning ROCmUnreadable opt/rocm/.info/version"),
+	"synthetic/rocm-empty.txtar": rocmOnly("Unreadable",
+		"Warning ROCmUnreadable opt/rocm/.info/version"),
 	"mi210-8x-two-hives/tree.txtar": bare(func(b *brief) {
 		b.Model, b.GFX, b.Partition, b.GPUs, b.Devices, b.Hives = "MI210", "gfx90a", "NotApplicable", 8, 8, 2
 		b.Mesh, b.Links, b.BandwidthMBps = "Full", "24/24", 50000
@@ -229,10 +236,11 @@ func TestEveryFixtureHasACase(t *testing.T) {
 func TestGPUDetails(t *testing.T) {
 	f := scan(t, memTree(t, "synthetic/mi300x-8x-spx-64000.txtar"), Options{})
 	g := f.GPUs[0]
-	got := fmt.Sprintf("%s %s %v hive %d of %d, slot %d, NUMA %d, %d MiB, id %s, errors %d %d, %d MT/s x%d", g.PCIAddress, g.DeviceID, g.Nodes,
-		*g.HiveID, *g.HiveNodes, *g.XGMIPhysicalID, *g.NUMANode, *g.VRAMBytes>>20, g.UniqueID, *g.XGMIUncorrectableErrors,
-		*g.XGMICorrectableErrors, *g.PCIe.SpeedMTps, *g.PCIe.Width)
-	want := "0000:05:00.0 0x74a1 [2] hive 1229782938247303441 of 8, slot 0, NUMA 0, 196592 MiB, id 5555555555555555, errors 0 0, 32000 MT/s x16"
+	got := fmt.Sprintf("%s %s %v hive %d of %d, slot %d, NUMA %d, %d MiB, id %s, errors %d %d, %d MT/s x%d",
+		g.PCIAddress, g.DeviceID, g.Nodes, *g.HiveID, *g.HiveNodes, *g.XGMIPhysicalID, *g.NUMANode, *g.VRAMBytes>>20,
+		g.UniqueID, *g.XGMIUncorrectableErrors, *g.XGMICorrectableErrors, *g.PCIe.SpeedMTps, *g.PCIe.Width)
+	want := "0000:05:00.0 0x74a1 [2] hive 1229782938247303441 of 8, slot 0, NUMA 0, 196592 MiB, id 5555555555555555, " +
+		"errors 0 0, 32000 MT/s x16"
 	if got != want {
 		t.Errorf("GPU 0 is\n%s, want\n%s", got, want)
 	}
@@ -240,7 +248,8 @@ func TestGPUDetails(t *testing.T) {
 	if link.Type != LinkXGMI || link.Weight != 15 || *link.Hops != 1 || *link.MinBandwidthMBps != 64000 {
 		t.Errorf("link 0->1 is %+v", link)
 	}
-	if f.KernelRelease != "6.8.0-60-generic" || *f.Host.NUMABalancing != 0 || f.Host.IOMMU != IOMMUPassthrough || *f.Generation != 2 {
+	if f.KernelRelease != "6.8.0-60-generic" || *f.Host.NUMABalancing != 0 || f.Host.IOMMU != IOMMUPassthrough ||
+		*f.Generation != 2 {
 		t.Errorf("kernel %q, settings %+v, generation %v", f.KernelRelease, f.Host, f.Generation)
 	}
 	if f.Origin != v1alpha1.OriginHardware {

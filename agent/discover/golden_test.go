@@ -19,7 +19,8 @@ import (
 	"rcclx.io/commgroup-operator/hack/simrocm/nodetree"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew; TestModelCounts still holds them against an independent table")
+var update = flag.Bool("update", false,
+	"write the golden files anew; TestModelCounts still holds them against an independent table")
 
 // modelMode is a model in one partition mode; "" as the mode is SPX with the usual memory partition.
 type modelMode struct{ model, mode string }
@@ -49,9 +50,10 @@ func goldenModes() []modelMode {
 	for _, model := range nodetree.Models() {
 		list = append(list, modelMode{model: model})
 	}
-	return append(list, modelMode{"MI300A", "TPX/NPS1"}, modelMode{"MI300A", "CPX/NPS1"}, modelMode{"MI300X", "DPX/NPS1"},
-		modelMode{"MI300X", "QPX/NPS4"}, modelMode{"MI300X", "CPX/NPS4"}, modelMode{"MI308X", "CPX/NPS4"},
-		modelMode{"MI350X", "DPX/NPS2"}, modelMode{"MI350X", "CPX/NPS2"}, modelMode{"MI300X VF", "CPX"})
+	return append(list, modelMode{"MI300A", "TPX/NPS1"}, modelMode{"MI300A", "CPX/NPS1"},
+		modelMode{"MI300X", "DPX/NPS1"}, modelMode{"MI300X", "QPX/NPS4"}, modelMode{"MI300X", "CPX/NPS4"},
+		modelMode{"MI308X", "CPX/NPS4"}, modelMode{"MI350X", "DPX/NPS2"}, modelMode{"MI350X", "CPX/NPS2"},
+		modelMode{"MI300X VF", "CPX"})
 }
 
 // TestGolden compares all facts of each generated model with what is on file.
@@ -74,7 +76,8 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-				t.Errorf("facts differ from %s (-want +got); after a wanted change: go test ./agent/discover -run TestGolden -update\n%s", m.file(), diff)
+				t.Errorf("facts differ from %s (-want +got); after a wanted change: go test ./agent/discover -run "+
+					"TestGolden -update\n%s", m.file(), diff)
 			}
 		})
 	}
@@ -165,7 +168,8 @@ func linkMatrix(t *testing.T, f *Facts) (kinds, rows []string) {
 	}
 	for i := range f.Links {
 		l := &f.Links[i]
-		kind := fmt.Sprintf("%s weight %d, hops %s, %s to %s MB/s", l.Type, l.Weight, text(l.Hops), text(l.MinBandwidthMBps), text(l.MaxBandwidthMBps))
+		kind := fmt.Sprintf("%s weight %d, hops %s, %s to %s MB/s",
+			l.Type, l.Weight, text(l.Hops), text(l.MinBandwidthMBps), text(l.MaxBandwidthMBps))
 		if l.Indirect {
 			kind += ", indirect"
 		}
@@ -204,19 +208,25 @@ type expectedCounts struct {
 }
 
 func meshOf8(gfx string, units, xcds int, vram int64) expectedCounts {
-	return expectedCounts{gfx: gfx, gpus: 8, modules: 8, hives: 1, links: 56, units: units, xcds: xcds, minor: 8, vramGiB: vram, weights: map[string]int{"XGMI 15": 56}}
+	return expectedCounts{gfx: gfx, gpus: 8, modules: 8, hives: 1, links: 56, units: units, xcds: xcds, minor: 8,
+		vramGiB: vram, weights: map[string]int{"XGMI 15": 56}}
 }
 
 var modelCounts = map[string]expectedCounts{
-	// Two hives of four cards: 2 * 4*3 links, and 2*4*4 pairs across. A hive is one socket here, so all of these cross it.
-	"MI100": {gfx: "gfx908", gpus: 8, modules: 8, hives: 2, links: 24, units: 120, minor: 1, vramGiB: 32, weights: map[string]int{"XGMI 15": 24, "PCIE 72": 32}},
-	"MI210": {gfx: "gfx90a", gpus: 8, modules: 8, hives: 2, links: 24, units: 104, minor: 1, vramGiB: 64, weights: map[string]int{"XGMI 15": 24, "PCIE 72": 32}},
-	// Weights of all 240 pairs by a search over RCCL's model; those of MI250X over 3 neighbours each, and one pair at 45.
+	// Two hives of four cards: 2 * 4*3 links, and 2*4*4 pairs across. A hive is one socket here, so all of these cross
+	// it.
+	"MI100": {gfx: "gfx908", gpus: 8, modules: 8, hives: 2, links: 24, units: 120, minor: 1, vramGiB: 32,
+		weights: map[string]int{"XGMI 15": 24, "PCIE 72": 32}},
+	"MI210": {gfx: "gfx90a", gpus: 8, modules: 8, hives: 2, links: 24, units: 104, minor: 1, vramGiB: 64,
+		weights: map[string]int{"XGMI 15": 24, "PCIE 72": 32}},
+	// Weights of all 240 pairs by a search over RCCL's model; those of MI250X over 3 neighbours each, and one pair
+	// at 45.
 	"MI250": {gfx: "gfx90a", gpus: 16, modules: 8, hives: 1, links: 240, units: 104, minor: 1, vramGiB: 64,
 		weights: map[string]int{"XGMI 15": 56, "XGMI 30": 88, "XGMI 45": 64, "XGMI 60": 28, "XGMI 75": 4}},
 	"MI250X": {gfx: "gfx90a", gpus: 8, modules: 4, hives: 1, links: 56, units: 110, minor: 1, vramGiB: 64,
 		weights: map[string]int{"XGMI 15": 24, "XGMI 30": 30, "XGMI 45": 2}},
-	"MI300A":    {gfx: "gfx942", gpus: 4, modules: 4, hives: 1, links: 12, units: 228, xcds: 6, minor: 8, vramGiB: 128, weights: map[string]int{"XGMI 15": 12}},
+	"MI300A": {gfx: "gfx942", gpus: 4, modules: 4, hives: 1, links: 12, units: 228, xcds: 6, minor: 8, vramGiB: 128,
+		weights: map[string]int{"XGMI 15": 12}},
 	"MI300X":    meshOf8("gfx942", 304, 8, 192),
 	"MI308X":    meshOf8("gfx942", 80, 4, 192),
 	"MI325X":    meshOf8("gfx942", 304, 8, 256),
@@ -228,11 +238,14 @@ var modelCounts = map[string]expectedCounts{
 	"MI350X VF": meshOf8("gfx950", 256, 8, 288),
 	"MI355X VF": meshOf8("gfx950", 256, 8, 288),
 	// No xGMI by design: 2 * 4*3 pairs in a socket, 2*4*4 across.
-	"MI350P": {gfx: "gfx950", gpus: 8, modules: 8, units: 128, minor: 1, vramGiB: 144, weights: map[string]int{"PCIE 40": 24, "PCIE 72": 32}},
+	"MI350P": {gfx: "gfx950", gpus: 8, modules: 8, units: 128, minor: 1, vramGiB: 144,
+		weights: map[string]int{"PCIE 40": 24, "PCIE 72": 32}},
 	// Whether functions without xGMI are of different cards is not known.
-	"MI350P VF": {gfx: "gfx950", gpus: 8, units: 128, minor: 1, vramGiB: 144, weights: map[string]int{"PCIE 40": 24, "PCIE 72": 32}},
+	"MI350P VF": {gfx: "gfx950", gpus: 8, units: 128, minor: 1, vramGiB: 144,
+		weights: map[string]int{"PCIE 40": 24, "PCIE 72": 32}},
 	// Newer than the expectations: its packages are not known.
-	"MI450X": {gfx: "gfx1250", gpus: 8, hives: 1, links: 56, units: 256, xcds: 8, minor: 8, vramGiB: 432, weights: map[string]int{"XGMI 15": 56}},
+	"MI450X": {gfx: "gfx1250", gpus: 8, hives: 1, links: 56, units: 256, xcds: 8, minor: 8, vramGiB: 432,
+		weights: map[string]int{"XGMI 15": 56}},
 }
 
 // partitionsByMode is how many partitions a mode makes of so many compute dies.
@@ -270,7 +283,8 @@ func checkCounts(t *testing.T, f *Facts, want expectedCounts, mode string, parts
 		Links                                      int
 		Weights                                    map[string]int
 	}
-	got := counts{f.GFXTarget, f.Partition, len(f.GPUs), len(f.Devices), len(f.PCIGPUs), *f.RenderNodes, 0, f.Mesh.Hives, f.Mesh.Links, map[string]int{}}
+	got := counts{f.GFXTarget, f.Partition, len(f.GPUs), len(f.Devices), len(f.PCIGPUs), *f.RenderNodes, 0,
+		f.Mesh.Hives, f.Mesh.Links, map[string]int{}}
 	if f.Modules != nil {
 		got.Modules = *f.Modules
 	}
@@ -278,7 +292,8 @@ func checkCounts(t *testing.T, f *Facts, want expectedCounts, mode string, parts
 		got.Weights[fmt.Sprintf("%s %d", f.Links[i].Type, f.Links[i].Weight)]++
 	}
 	devices := want.gpus * parts
-	expected := counts{want.gfx, f.Partition, want.gpus, devices, want.gpus, devices, want.modules, want.hives, want.links, want.weights}
+	expected := counts{want.gfx, f.Partition, want.gpus, devices, want.gpus, devices, want.modules, want.hives,
+		want.links, want.weights}
 	if mode != "" && !strings.HasPrefix(f.Partition, mode) {
 		t.Errorf("partition %s, want %s", f.Partition, mode)
 	}
@@ -290,8 +305,10 @@ func checkCounts(t *testing.T, f *Facts, want expectedCounts, mode string, parts
 	}
 	for i := range f.Devices {
 		d := &f.Devices[i]
-		if int(*d.ComputeUnits) != want.units/parts || d.Partition != i%parts || int(*d.RenderMinor) != 128+kfdOrdinal(f, d.PCIAddress)*want.minor+d.Partition {
-			t.Errorf("device %d of %s: %d compute units, want %d; partition %d, render minor %d", d.Node, d.PCIAddress, *d.ComputeUnits, want.units/parts, d.Partition, *d.RenderMinor)
+		if int(*d.ComputeUnits) != want.units/parts || d.Partition != i%parts ||
+			int(*d.RenderMinor) != 128+kfdOrdinal(f, d.PCIAddress)*want.minor+d.Partition {
+			t.Errorf("device %d of %s: %d compute units, want %d; partition %d, render minor %d",
+				d.Node, d.PCIAddress, *d.ComputeUnits, want.units/parts, d.Partition, *d.RenderMinor)
 		}
 	}
 	for i := range f.GPUs {

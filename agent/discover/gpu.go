@@ -104,7 +104,8 @@ func checkComplete(nodes []*kfdNode) {
 			}
 		}
 		file := nodesDir + "/" + strconv.Itoa(n.number) + "/properties"
-		n.propErr = &ReadError{Path: file, Class: ClassMalformed, Err: malformedf("the file is cut: it lacks%s, which other GPUs have", lacks)}
+		n.propErr = &ReadError{Path: file, Class: ClassMalformed,
+			Err: malformedf("the file is cut: it lacks%s, which other GPUs have", lacks)}
 		n.unread = append(n.unread, n.propErr)
 	}
 }

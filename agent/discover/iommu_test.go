@@ -57,8 +57,9 @@ func TestCommandLineIOMMU(t *testing.T) {
 
 // TestOddCommandLines are of real machines, and traps.
 func TestOddCommandLines(t *testing.T) {
-	for name, want := range map[string]string{"cmdline-amd-recommended.txt": IOMMUPassthrough, "cmdline-hang-then-fixed.txt": IOMMUPassthrough,
-		"cmdline-missing-iommu.txt": "", "cmdline-trap-iommu-ptx.txt": ""} {
+	for name, want := range map[string]string{"cmdline-amd-recommended.txt": IOMMUPassthrough,
+		"cmdline-hang-then-fixed.txt": IOMMUPassthrough, "cmdline-missing-iommu.txt": "",
+		"cmdline-trap-iommu-ptx.txt": ""} {
 		data, err := os.ReadFile(filepath.Join(fixtures(t), "text", name))
 		if err != nil {
 			t.Fatal(err)
@@ -85,14 +86,17 @@ func TestIOMMUGroups(t *testing.T) {
 		source  string
 		want    []string
 	}{
-		"none to see, pt":          {pt, func(memFS) {}, IOMMUPassthrough, cmdlinePath, nil},
-		"none to see, none":        {none, func(memFS) {}, "", cmdlinePath, nil},
-		"none to see, translated":  {"ro iommu=nopt\n", func(memFS) {}, IOMMUTranslated, cmdlinePath, []string{"Warning IOMMUNotPassthrough proc/cmdline"}},
-		"nothing told":             {none, func(fs memFS) { all(fs, "unmanaged\n") }, "", cmdlinePath, nil},
-		"identity by the kernel":   {none, func(fs memFS) { all(fs, "identity\n") }, IOMMUPassthrough, iommuDir, nil},
-		"translated all the same":  {pt, func(fs memFS) { all(fs, "DMA-FQ\n") }, IOMMUTranslated, iommuDir, []string{"Warning IOMMUNotPassthrough sys/kernel/iommu_groups"}},
-		"translated, and asked so": {none, func(fs memFS) { all(fs, "DMA\n") }, IOMMUTranslated, iommuDir, []string{"Warning IOMMUNotPassthrough sys/kernel/iommu_groups"}},
-		"no group":                 {none, func(fs memFS) { fs[iommuDir+"/."] = "" }, IOMMUOff, iommuDir, nil},
+		"none to see, pt":   {pt, func(memFS) {}, IOMMUPassthrough, cmdlinePath, nil},
+		"none to see, none": {none, func(memFS) {}, "", cmdlinePath, nil},
+		"none to see, translated": {"ro iommu=nopt\n", func(memFS) {}, IOMMUTranslated, cmdlinePath,
+			[]string{"Warning IOMMUNotPassthrough proc/cmdline"}},
+		"nothing told":           {none, func(fs memFS) { all(fs, "unmanaged\n") }, "", cmdlinePath, nil},
+		"identity by the kernel": {none, func(fs memFS) { all(fs, "identity\n") }, IOMMUPassthrough, iommuDir, nil},
+		"translated all the same": {pt, func(fs memFS) { all(fs, "DMA-FQ\n") }, IOMMUTranslated, iommuDir,
+			[]string{"Warning IOMMUNotPassthrough sys/kernel/iommu_groups"}},
+		"translated, and asked so": {none, func(fs memFS) { all(fs, "DMA\n") }, IOMMUTranslated, iommuDir,
+			[]string{"Warning IOMMUNotPassthrough sys/kernel/iommu_groups"}},
+		"no group": {none, func(fs memFS) { fs[iommuDir+"/."] = "" }, IOMMUOff, iommuDir, nil},
 		"a copy without links, with functions": {none, func(fs memFS) {
 			for i, address := range addressesOf(fs) {
 				fs[fmt.Sprintf("%s/%d/type", iommuDir, i)] = "identity\n"
@@ -121,7 +125,8 @@ func TestIOMMUGroups(t *testing.T) {
 			fs[cmdlinePath] = c.cmdline
 			c.change(fs)
 			f := scan(t, fs, Options{})
-			if diff := cmp.Diff(append([]string{}, c.want...), problemLines(f)); diff != "" || f.Host.IOMMU != c.mode || f.Host.IOMMUSource != c.source {
+			if diff := cmp.Diff(append([]string{}, c.want...), problemLines(f)); diff != "" || f.Host.IOMMU != c.mode ||
+				f.Host.IOMMUSource != c.source {
 				t.Errorf("%+v, expected %s by %s; problems (-want +got):\n%s", f.Host, c.mode, c.source, diff)
 			}
 		})
@@ -132,7 +137,8 @@ func TestIOMMUGroups(t *testing.T) {
 func addressesOf(fs memFS) []string {
 	seen := map[string]bool{}
 	for name, text := range fs {
-		if dir, found := strings.CutSuffix(name, "/class"); found && strings.HasPrefix(name, pciDir) && strings.HasPrefix(text, "0x1200") {
+		if dir, found := strings.CutSuffix(name, "/class"); found && strings.HasPrefix(name, pciDir) &&
+			strings.HasPrefix(text, "0x1200") {
 			seen[strings.TrimPrefix(dir, pciDir+"/")] = true
 		}
 	}

@@ -43,14 +43,16 @@ func TestLinksAreReadAgain(t *testing.T) {
 		}
 	}
 	if seen < 4 || seen > rereadLinks+1 {
-		t.Errorf("a link that was written in place showed at scan %d, want the cache to hold it until scan %d", seen, rereadLinks+1)
+		t.Errorf("a link that was written in place showed at scan %d, want the cache to hold it until scan %d",
+			seen, rereadLinks+1)
 	}
 	// A topology that was re-created shows at once.
 	n, err := nodetree.Defaults("MI300X")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Name, n.Links = "sim-node-0", []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkPCIe}, {A: 3, B: 4, Kind: nodetree.LinkPCIe}}
+	n.Name, n.Links = "sim-node-0",
+		[]nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkPCIe}, {A: 3, B: 4, Kind: nodetree.LinkPCIe}}
 	if err := nodetree.Write(dir, n); err != nil {
 		t.Fatal(err)
 	}

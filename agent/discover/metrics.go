@@ -44,14 +44,16 @@ type metricsLayout struct {
 // drivers/gpu/drm/amd/include/kgd_pp_interface.h, as a C compiler lays them out on amd64.
 var metricsLayouts = map[byte]metricsLayout{
 	3: {size: 120, hotspot: 6, memory: 8, power: 22, throttle: 68, pcieWidth: 74},
-	4: {size: 288, hotspot: 4, memory: 6, power: 10, throttle: 40, pcieWidth: 48, xgmiWidth: 52, replays: 88, readKB: 104, writeKB: 168},
-	5: {size: 360, hotspot: 4, memory: 6, power: 10, throttle: 104, pcieWidth: 112, xgmiWidth: 116, replays: 152, readKB: 176, writeKB: 240},
-	6: {size: 1664, hotspot: 4, memory: 6, power: 10, accumulation: 32, pcieWidth: 60, xgmiWidth: 64, replays: 104, readKB: 128, writeKB: 192,
-		partitions: 306},
-	7: {size: 2208, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68, xgmiWidth: 72, replays: 112, readKB: 136, writeKB: 200,
-		linkUp: 264, partitions: 338},
-	8: {size: 3872, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68, xgmiWidth: 72, replays: 112, readKB: 136, writeKB: 200,
-		linkUp: 264, partitions: 338},
+	4: {size: 288, hotspot: 4, memory: 6, power: 10, throttle: 40, pcieWidth: 48, xgmiWidth: 52, replays: 88,
+		readKB: 104, writeKB: 168},
+	5: {size: 360, hotspot: 4, memory: 6, power: 10, throttle: 104, pcieWidth: 112, xgmiWidth: 116, replays: 152,
+		readKB: 176, writeKB: 240},
+	6: {size: 1664, hotspot: 4, memory: 6, power: 10, accumulation: 32, pcieWidth: 60, xgmiWidth: 64, replays: 104,
+		readKB: 128, writeKB: 192, partitions: 306},
+	7: {size: 2208, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68, xgmiWidth: 72, replays: 112,
+		readKB: 136, writeKB: 200, linkUp: 264, partitions: 338},
+	8: {size: 3872, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68, xgmiWidth: 72, replays: 112,
+		readKB: 136, writeKB: 200, linkUp: 264, partitions: 338},
 }
 
 const (
@@ -103,14 +105,16 @@ func parseMetrics(data []byte) (*Metrics, error) {
 		return parseAttributes(data[:size], revision)
 	case size != layout.size:
 		// Early drivers had other structs under the same number, for example 1.6 with another beginning.
-		return nil, errRevision{fmt.Sprintf("%s with %d bytes, where this version knows %d", revision, size, layout.size)}
+		return nil,
+			errRevision{fmt.Sprintf("%s with %d bytes, where this version knows %d", revision, size, layout.size)}
 	}
 	b := metricsBytes(data[:size])
 	m := &Metrics{Revision: revision, HotspotCelsius: b.u16(layout.hotspot, 1), MemoryCelsius: b.u16(layout.memory, 1),
-		SocketPowerWatts: b.u16(layout.power, 1), ThrottleStatus: b.u32(layout.throttle), AccumulationCounter: b.u32(layout.accumulation),
-		PCIeWidth: b.u16(layout.pcieWidth, 1), PCIeSpeedMTps: b.after16(layout.pcieWidth, 100), PCIeReplays: b.u64(layout.replays),
-		XGMIWidth: b.u16(layout.xgmiWidth, 1), XGMISpeedGbps: b.after16(layout.xgmiWidth, 1), XGMIReadKB: b.u64s(layout.readKB),
-		XGMIWriteKB: b.u64s(layout.writeKB), Partitions: b.u16(layout.partitions, 1)}
+		SocketPowerWatts: b.u16(layout.power, 1), ThrottleStatus: b.u32(layout.throttle),
+		AccumulationCounter: b.u32(layout.accumulation), PCIeWidth: b.u16(layout.pcieWidth, 1),
+		PCIeSpeedMTps: b.after16(layout.pcieWidth, 100), PCIeReplays: b.u64(layout.replays),
+		XGMIWidth: b.u16(layout.xgmiWidth, 1), XGMISpeedGbps: b.after16(layout.xgmiWidth, 1),
+		XGMIReadKB: b.u64s(layout.readKB), XGMIWriteKB: b.u64s(layout.writeKB), Partitions: b.u16(layout.partitions, 1)}
 	if layout.accumulation > 0 {
 		for i, cause := range throttleCauses {
 			m.accumulate(cause, b.u32(layout.accumulation+4*(i+1)))

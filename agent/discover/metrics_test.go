@@ -51,8 +51,8 @@ func TestParseMetricsRevisions(t *testing.T) {
 	}
 	ports := []string{"Up", "Up", "Up", "Down", "Up", "Up", "Unknown", "Up"}
 	common := func(revision string) Metrics {
-		return Metrics{Revision: revision, HotspotCelsius: ptr.To[int64](71), MemoryCelsius: ptr.To[int64](62), SocketPowerWatts: ptr.To[int64](740),
-			PCIeWidth: ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](32000)}
+		return Metrics{Revision: revision, HotspotCelsius: ptr.To[int64](71), MemoryCelsius: ptr.To[int64](62),
+			SocketPowerWatts: ptr.To[int64](740), PCIeWidth: ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](32000)}
 	}
 	fabric := func(m *Metrics) {
 		m.XGMIWidth, m.XGMISpeedGbps, m.PCIeReplays = ptr.To[int64](16), ptr.To[int64](32), ptr.To[uint64](5)
@@ -60,7 +60,8 @@ func TestParseMetricsRevisions(t *testing.T) {
 	}
 	residency := func(m *Metrics) {
 		m.AccumulationCounter = ptr.To[uint64](1000)
-		m.ThrottleAccumulators = map[string]uint64{ThrottleProchot: 1, ThrottlePower: 2, ThrottleSocketHot: 3, ThrottleVRHot: 4, ThrottleMemoryHot: 5}
+		m.ThrottleAccumulators = map[string]uint64{ThrottleProchot: 1, ThrottlePower: 2, ThrottleSocketHot: 3,
+			ThrottleVRHot: 4, ThrottleMemoryHot: 5}
 		m.Partitions = ptr.To[int64](8)
 	}
 	for name, c := range map[string]struct {
@@ -69,7 +70,8 @@ func TestParseMetricsRevisions(t *testing.T) {
 		fill    func(b []byte)
 		want    func(m *Metrics)
 	}{
-		"1.3": {3, 120, func(b []byte) { put16(b, 6, 71, 62); put16(b, 22, 740); put32(b, 68, 0x10); put16(b, 74, 16, 320) },
+		"1.3": {3, 120,
+			func(b []byte) { put16(b, 6, 71, 62); put16(b, 22, 740); put32(b, 68, 0x10); put16(b, 74, 16, 320) },
 			func(m *Metrics) { m.ThrottleStatus = ptr.To[uint64](0x10) }},
 		"1.4": {4, 288, func(b []byte) {
 			put16(b, 4, 71, 62)
@@ -125,7 +127,8 @@ func TestParseMetricsRevisions(t *testing.T) {
 			}
 			nothing := &Metrics{Revision: name}
 			if c.content >= 7 {
-				nothing.XGMIPorts = []string{"Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Unknown"}
+				nothing.XGMIPorts = []string{"Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Unknown",
+					"Unknown", "Unknown"}
 			}
 			if diff := cmp.Diff(nothing, empty); diff != "" {
 				t.Errorf("all ones is not nothing (-want +got):\n%s", diff)
@@ -155,13 +158,15 @@ func TestParseMetricsOdd(t *testing.T) {
 		class Class
 		text  string
 	}{
-		"empty":              {nil, ClassMalformed, "empty"},
-		"three bytes":        {[]byte{120, 0, 1}, ClassMalformed, "fewer than its header"},
-		"size lies":          {append([]byte{0xff, 0xff}, metricsBlob(1, 7, 2208)[2:]...), ClassMalformed, "states 65535 bytes and has 2208"},
-		"another format":     {metricsBlob(2, 3, 120), ClassUnsupported, "revision 2.3"},
-		"a newer content":    {metricsBlob(1, 10, 400), ClassUnsupported, "revision 1.10"},
-		"an older content":   {metricsBlob(1, 2, 112), ClassUnsupported, "revision 1.2"},
-		"early 1.6":          {metricsBlob(1, 6, 384), ClassUnsupported, "revision 1.6 with 384 bytes, where this version knows 1664"},
+		"empty":       {nil, ClassMalformed, "empty"},
+		"three bytes": {[]byte{120, 0, 1}, ClassMalformed, "fewer than its header"},
+		"size lies": {append([]byte{0xff, 0xff}, metricsBlob(1, 7, 2208)[2:]...), ClassMalformed,
+			"states 65535 bytes and has 2208"},
+		"another format":   {metricsBlob(2, 3, 120), ClassUnsupported, "revision 2.3"},
+		"a newer content":  {metricsBlob(1, 10, 400), ClassUnsupported, "revision 1.10"},
+		"an older content": {metricsBlob(1, 2, 112), ClassUnsupported, "revision 1.2"},
+		"early 1.6": {metricsBlob(1, 6, 384), ClassUnsupported,
+			"revision 1.6 with 384 bytes, where this version knows 1664"},
 		"attributes, no sum": {metricsBlob(1, 9, 6), ClassMalformed, "needs 8"},
 	} {
 		_, err := parseMetrics(c.data)
@@ -219,9 +224,11 @@ func TestParseAttributes(t *testing.T) {
 		rawAttribute{0, 2, attrXGMIStatus, u16(1, 0, 0xffff, 1)},
 		rawAttribute{0, 2, attrPartitions, u16(4)},
 	)
-	want := &Metrics{Revision: "1.9", HotspotCelsius: ptr.To[int64](-10), SocketPowerWatts: ptr.To[int64](1400), AccumulationCounter: ptr.To[uint64](5000),
-		ThrottleAccumulators: map[string]uint64{ThrottlePower: 40, ThrottleMemoryHot: 50}, PCIeWidth: ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](64000),
-		XGMIWidth: ptr.To[int64](16), XGMISpeedGbps: ptr.To[int64](38), PCIeReplays: ptr.To[uint64](3), XGMIReadKB: []uint64{7, 8},
+	want := &Metrics{Revision: "1.9", HotspotCelsius: ptr.To[int64](-10),
+		SocketPowerWatts: ptr.To[int64](1400), AccumulationCounter: ptr.To[uint64](5000),
+		ThrottleAccumulators: map[string]uint64{ThrottlePower: 40, ThrottleMemoryHot: 50},
+		PCIeWidth:            ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](64000), XGMIWidth: ptr.To[int64](16),
+		XGMISpeedGbps: ptr.To[int64](38), PCIeReplays: ptr.To[uint64](3), XGMIReadKB: []uint64{7, 8},
 		XGMIPorts: []string{"Up", "Down", "Unknown", "Up"}, Partitions: ptr.To[int64](4)}
 	got, err := parseMetrics(blob)
 	if err != nil {
@@ -240,7 +247,8 @@ func TestParseAttributes(t *testing.T) {
 		}
 	}
 	for name, b := range map[string][]byte{
-		"negative count":     append(append([]byte{}, blob[:4]...), append([]byte{0xff, 0xff, 0xff, 0xff}, blob[8:]...)...),
+		"negative count": append(append([]byte{}, blob[:4]...),
+			append([]byte{0xff, 0xff, 0xff, 0xff}, blob[8:]...)...),
 		"count lies":         append(append([]byte{}, blob[:4]...), append([]byte{0xa0, 0x86, 1, 0}, blob[8:]...)...),
 		"unknown type":       {16, 0, 1, 9, 1, 0, 0, 0, 1, 0, 0x80, 0, 0, 0, 0, 0},
 		"too many values":    {16, 0, 1, 9, 1, 0, 0, 0, 0xff, 3, 0x60, 0, 0, 0, 0, 0},
@@ -293,14 +301,16 @@ func TestReadMetrics(t *testing.T) {
 		want    *Metrics
 		classes []Class
 	}{
-		"missing":             {memFS{}, nil, nil},
-		"1.3 and its replays": {memFS{dir + "gpu_metrics": known, dir + "pcie_replay_count": "4\n"}, &Metrics{Revision: "1.3", PCIeReplays: ptr.To[uint64](4)}, nil},
-		"1.3 alone":           {memFS{dir + "gpu_metrics": known}, &Metrics{Revision: "1.3"}, nil},
-		"replays unreadable":  {memFS{dir + "gpu_metrics": known, dir + "pcie_replay_count": "!EIO"}, &Metrics{Revision: "1.3"}, []Class{ClassFailed}},
-		"a guest":             {memFS{dir + "gpu_metrics": "!EINVAL"}, nil, []Class{ClassUnsupported}},
-		"forbidden":           {memFS{dir + "gpu_metrics": "!EPERM"}, nil, []Class{ClassForbidden}},
-		"unknown":             {memFS{dir + "gpu_metrics": string(metricsBlob(9, 9, 2208))}, nil, []Class{ClassUnsupported}},
-		"empty":               {memFS{dir + "gpu_metrics": ""}, nil, []Class{ClassMalformed}},
+		"missing": {memFS{}, nil, nil},
+		"1.3 and its replays": {memFS{dir + "gpu_metrics": known, dir + "pcie_replay_count": "4\n"},
+			&Metrics{Revision: "1.3", PCIeReplays: ptr.To[uint64](4)}, nil},
+		"1.3 alone": {memFS{dir + "gpu_metrics": known}, &Metrics{Revision: "1.3"}, nil},
+		"replays unreadable": {memFS{dir + "gpu_metrics": known, dir + "pcie_replay_count": "!EIO"},
+			&Metrics{Revision: "1.3"}, []Class{ClassFailed}},
+		"a guest":   {memFS{dir + "gpu_metrics": "!EINVAL"}, nil, []Class{ClassUnsupported}},
+		"forbidden": {memFS{dir + "gpu_metrics": "!EPERM"}, nil, []Class{ClassForbidden}},
+		"unknown":   {memFS{dir + "gpu_metrics": string(metricsBlob(9, 9, 2208))}, nil, []Class{ClassUnsupported}},
+		"empty":     {memFS{dir + "gpu_metrics": ""}, nil, []Class{ClassMalformed}},
 	} {
 		var unread []*ReadError
 		got := readMetrics(testReader(c.tree), dir, &unread)
@@ -328,8 +338,9 @@ func TestRawMetrics(t *testing.T) {
 	written := []uint64{0, 1074, 1, 1, 1, 4109, 1134, 1262}
 	allUp := []string{"Up", "Up", "Up", "Up", "Up", "Up", "Up", "Up"}
 	base := func(revision string, change func(*Metrics)) *Metrics {
-		m := &Metrics{Revision: revision, HotspotCelsius: ptr.To[int64](47), MemoryCelsius: ptr.To[int64](41), SocketPowerWatts: ptr.To[int64](182),
-			PCIeWidth: ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](32000), XGMIWidth: ptr.To[int64](16), XGMISpeedGbps: ptr.To[int64](32),
+		m := &Metrics{Revision: revision, HotspotCelsius: ptr.To[int64](47), MemoryCelsius: ptr.To[int64](41),
+			SocketPowerWatts: ptr.To[int64](182), PCIeWidth: ptr.To[int64](16),
+			PCIeSpeedMTps: ptr.To[int64](32000), XGMIWidth: ptr.To[int64](16), XGMISpeedGbps: ptr.To[int64](32),
 			PCIeReplays: ptr.To[uint64](0), XGMIReadKB: read, XGMIWriteKB: written}
 		if change != nil {
 			change(m)
@@ -345,8 +356,9 @@ func TestRawMetrics(t *testing.T) {
 		}
 	}
 	want := map[string]*Metrics{
-		"v1_3": {Revision: "1.3", HotspotCelsius: ptr.To[int64](47), MemoryCelsius: ptr.To[int64](41), SocketPowerWatts: ptr.To[int64](182),
-			ThrottleStatus: ptr.To[uint64](0), PCIeWidth: ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](32000)},
+		"v1_3": {Revision: "1.3", HotspotCelsius: ptr.To[int64](47), MemoryCelsius: ptr.To[int64](41),
+			SocketPowerWatts: ptr.To[int64](182), ThrottleStatus: ptr.To[uint64](0), PCIeWidth: ptr.To[int64](16),
+			PCIeSpeedMTps: ptr.To[int64](32000)},
 		"v1_4":     base("1.4", func(m *Metrics) { m.ThrottleStatus = ptr.To[uint64](0) }),
 		"v1_5":     base("1.5", func(m *Metrics) { m.ThrottleStatus = ptr.To[uint64](0) }),
 		"v1_6":     base("1.6", func(m *Metrics) { m.Partitions = ptr.To[int64](1) }),
@@ -356,11 +368,13 @@ func TestRawMetrics(t *testing.T) {
 			m.XGMISpeedGbps, m.XGMIPorts = ptr.To[int64](16), []string{"Up", "Up", "Up", "Down", "Up", "Up", "Up", "Up"}
 		})),
 		"v1_8": base("1.8", newer(nil)),
-		"v1_9": {Revision: "1.9", HotspotCelsius: ptr.To[int64](47), MemoryCelsius: ptr.To[int64](41), SocketPowerWatts: ptr.To[int64](182),
-			PCIeWidth: ptr.To[int64](16), PCIeSpeedMTps: ptr.To[int64](32000), XGMIWidth: ptr.To[int64](16), XGMISpeedGbps: ptr.To[int64](32),
+		"v1_9": {Revision: "1.9", HotspotCelsius: ptr.To[int64](47), MemoryCelsius: ptr.To[int64](41),
+			SocketPowerWatts: ptr.To[int64](182), PCIeWidth: ptr.To[int64](16),
+			PCIeSpeedMTps: ptr.To[int64](32000), XGMIWidth: ptr.To[int64](16), XGMISpeedGbps: ptr.To[int64](32),
 			XGMIPorts: allUp, Partitions: ptr.To[int64](1)},
 	}
-	classes := map[string]Class{"3bytes": ClassMalformed, "empty": ClassMalformed, "size-lies": ClassMalformed, "truncated": ClassMalformed,
+	classes := map[string]Class{"3bytes": ClassMalformed, "empty": ClassMalformed,
+		"size-lies": ClassMalformed, "truncated": ClassMalformed,
 		"unknown-revision": ClassUnsupported, "v1_9-count-lies": ClassMalformed, "v1_9-count-negative": ClassMalformed}
 	for _, file := range files {
 		name := strings.TrimPrefix(filepath.Base(file), "gpu_metrics-")
@@ -400,7 +414,8 @@ func TestUnknownMetricsAreToldOnce(t *testing.T) {
 }
 
 func FuzzMetrics(f *testing.F) {
-	seeds := []string{"", "\x01", "\x78\x00\x01\x03", string(attributesBlob(rawAttribute{0, 2, attrXGMIStatus, []byte{1, 0, 0, 0}}))}
+	seeds := []string{"", "\x01", "\x78\x00\x01\x03",
+		string(attributesBlob(rawAttribute{0, 2, attrXGMIStatus, []byte{1, 0, 0, 0}}))}
 	for content, layout := range metricsLayouts {
 		seeds = append(seeds, string(metricsBlob(1, content, layout.size)))
 	}

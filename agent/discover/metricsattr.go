@@ -64,11 +64,13 @@ func parseAttributes(data []byte, revision string) (*Metrics, error) {
 		a := attribute{id: int(word >> 10 & 0x3ff), unit: int(word >> 24 & 0xff)}
 		kind, instances := int(word>>20&0xf), int(word&0x3ff)
 		if kind >= len(attributeBytes) {
-			return nil, malformedf("gpu_metrics %s: attribute %d has type %d, and the last known is %d", revision, a.id, kind, len(attributeBytes)-1)
+			return nil, malformedf("gpu_metrics %s: attribute %d has type %d, and the last known is %d",
+				revision, a.id, kind, len(attributeBytes)-1)
 		}
 		width := attributeBytes[kind]
 		if instances*width > len(rest) {
-			return nil, malformedf("gpu_metrics %s: attribute %d states %d values of %d bytes in %d", revision, a.id, instances, width, len(rest))
+			return nil, malformedf("gpu_metrics %s: attribute %d states %d values of %d bytes in %d",
+				revision, a.id, instances, width, len(rest))
 		}
 		if wanted(a.id) {
 			a.values = attributeValues(rest[:instances*width], width, kind%2 == 1)

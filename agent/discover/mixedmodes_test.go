@@ -21,10 +21,13 @@ func TestMixedModes(t *testing.T) {
 		want        []string
 		mesh        string
 	}{
-		"one mode":                    {[3]string{"SPX", "SPX", "SPX"}, direct, direct, nil, MeshFull},
-		"one mode, one way detours":   {[3]string{"SPX", "SPX", "SPX"}, direct, side{30, 64000}, []string{"Error LinkAsymmetric a<->b"}, MeshIncomplete},
-		"one mode, one way is narrow": {[3]string{"SPX", "SPX", "SPX"}, direct, side{15, 32000}, []string{"Error LinkAsymmetric a<->b"}, MeshFull},
-		"one mode, both narrow":       {[3]string{"SPX", "SPX", "SPX"}, side{15, 32000}, side{15, 32000}, []string{"Error LinkBandwidth a<->b"}, MeshFull},
+		"one mode": {[3]string{"SPX", "SPX", "SPX"}, direct, direct, nil, MeshFull},
+		"one mode, one way detours": {[3]string{"SPX", "SPX", "SPX"}, direct, side{30, 64000},
+			[]string{"Error LinkAsymmetric a<->b"}, MeshIncomplete},
+		"one mode, one way is narrow": {[3]string{"SPX", "SPX", "SPX"}, direct, side{15, 32000},
+			[]string{"Error LinkAsymmetric a<->b"}, MeshFull},
+		"one mode, both narrow": {[3]string{"SPX", "SPX", "SPX"}, side{15, 32000}, side{15, 32000},
+			[]string{"Error LinkBandwidth a<->b"}, MeshFull},
 		"one mode, a partition's cost": {[3]string{"SPX", "SPX", "SPX"}, part, part,
 			[]string{"Warning LinkWeight a<->b"}, MeshFull},
 		"each side by its rule":         {[3]string{"SPX", "CPX", "CPX"}, direct, part, nil, MeshFull},
@@ -32,7 +35,8 @@ func TestMixedModes(t *testing.T) {
 		"two partition modes":           {[3]string{"DPX", "CPX", "CPX"}, part, part, nil, MeshFull},
 		"both ways by the later GPU":    {[3]string{"SPX", "DPX", "DPX"}, part, part, nil, MeshFull},
 		"both ways by the earlier GPU":  {[3]string{"SPX", "DPX", "DPX"}, direct, direct, nil, MeshFull},
-		"bandwidths of two rules":       {[3]string{"SPX", "CPX", "CPX"}, side{15, 32000}, side{41, 64000}, nil, MeshFull},
+		"bandwidths of two rules": {[3]string{"SPX", "CPX", "CPX"}, side{15, 32000},
+			side{41, 64000}, nil, MeshFull},
 		"the unpartitioned side has a detour": {[3]string{"CPX", "SPX", "SPX"}, part, side{30, 64000},
 			[]string{"Error LinkWeight a<->b"}, MeshIncomplete},
 		"the unpartitioned side knows no way": {[3]string{"SPX", "CPX", "CPX"}, side{0, 0}, part,
@@ -45,8 +49,8 @@ func TestMixedModes(t *testing.T) {
 			f := &Facts{Generation: ptr.To(uint64(1)), GenerationStable: true, Model: model.Name, kfdPresent: true}
 			var first [3]int
 			for i, mode := range c.modes {
-				g := GPU{PCIAddress: string(rune('a' + i)), Model: model.Name, model: model, HiveID: ptr.To(uint64(7)), Complete: true,
-					ComputePartition: mode, ExpectedPartitions: partitionsOf(mode, model.XCDs)}
+				g := GPU{PCIAddress: string(rune('a' + i)), Model: model.Name, model: model, HiveID: ptr.To(uint64(7)),
+					Complete: true, ComputePartition: mode, ExpectedPartitions: partitionsOf(mode, model.XCDs)}
 				first[i] = 10 * (i + 1)
 				for n := range max(1, g.ExpectedPartitions) {
 					g.Nodes = append(g.Nodes, first[i]+n)

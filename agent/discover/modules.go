@@ -83,7 +83,8 @@ func (f *Facts) linksBetween(i, j int) uint64 {
 		return uint64(*links)
 	}
 	link := f.Mesh.Pairs[i][j]
-	if !isXGMI(link) || link.MinBandwidthMBps == nil || link.MaxBandwidthMBps == nil || *link.MaxBandwidthMBps%*link.MinBandwidthMBps != 0 {
+	if !isXGMI(link) || link.MinBandwidthMBps == nil || link.MaxBandwidthMBps == nil ||
+		*link.MaxBandwidthMBps%*link.MinBandwidthMBps != 0 {
 		return 0
 	}
 	return *link.MaxBandwidthMBps / *link.MinBandwidthMBps

@@ -75,7 +75,8 @@ func readNIC(r *reader, name string, bySlot *netIndex, unread *[]*ReadError) NIC
 		n.PCIAddress, n.VendorID, n.DeviceID = slot.address, slot.vendor, slot.device
 	}
 	if n.PCIAddress == "" && !n.virtual {
-		// A sub-function's device is on the auxiliary bus, below its PCI device; a software device (rxe, siw) is below none.
+		// A sub-function's device is on the auxiliary bus, below its PCI device; a software device (rxe, siw) is below
+		// none.
 		n.PCIAddress, n.virtual = slotOfLink(r, dir, unread)
 		n.virtual = n.virtual || (n.PCIAddress == "" && len(*unread) == before)
 	}
@@ -91,7 +92,8 @@ func readNIC(r *reader, name string, bySlot *netIndex, unread *[]*ReadError) NIC
 	if n.PCIAddress != "" {
 		n.PCIPath = readPCIPath(r, n.PCIAddress, unread)
 		if n.Product == "" || strings.HasSuffix(n.Product, " VF") {
-			// The host's view of a virtual function links to the physical one (drivers/pci/iov.c); in a guest there is no link.
+			// The host's view of a virtual function links to the physical one (drivers/pci/iov.c); in a guest there is
+			// no link.
 			_, rerr := r.link(pciDir + "/" + n.PCIAddress + "/physfn")
 			n.virtualFunction = rerr == nil
 		}

@@ -32,7 +32,8 @@ func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 		Origin:          f.Origin,
 		BootID:          cut(f.BootID, 64),
 		KernelRelease:   cut(f.KernelRelease, 128),
-		Driver:          v1alpha1.DriverFacts{Kind: f.Driver.Kind, Version: cut(f.Driver.Version, 64), SrcVersion: cut(f.Driver.SrcVersion, 64)},
+		Driver: v1alpha1.DriverFacts{Kind: f.Driver.Kind, Version: cut(f.Driver.Version, 64),
+			SrcVersion: cut(f.Driver.SrcVersion, 64)},
 		ROCm: v1alpha1.ROCmFacts{State: f.ROCm.State, Version: cut(f.ROCm.Version, 64), Source: cut(f.ROCm.Source, 256),
 			HIPVersion: cut(f.ROCm.HIPVersion, 64), RCCLVersion: cut(f.ROCm.RCCLVersion, 64)},
 		GPUModel:        cut(f.Model, 64),
@@ -54,8 +55,8 @@ func (f *Facts) NodeFacts(valid time.Duration) *v1alpha1.NodeFacts {
 	addGPUs(out, f)
 	for i := range f.NICs {
 		n := &f.NICs[i]
-		out.NICs = append(out.NICs, v1alpha1.NICFacts{Name: cut(n.Name, 32), Interface: cut(n.Interface, 32), LinkLayer: cut(n.LinkLayer, 16),
-			State: cut(n.State, 16), RateMbps: n.RateMbps, NUMANode: n.NUMANode})
+		out.NICs = append(out.NICs, v1alpha1.NICFacts{Name: cut(n.Name, 32), Interface: cut(n.Interface, 32),
+			LinkLayer: cut(n.LinkLayer, 16), State: cut(n.State, 16), RateMbps: n.RateMbps, NUMANode: n.NUMANode})
 	}
 	fit(out, f.Problems)
 	return out
@@ -77,7 +78,8 @@ func addGPUs(out *v1alpha1.NodeFacts, f *Facts) {
 	numbers := hiveNumbers(f.GPUs)
 	for i := range f.GPUs[:min(len(f.GPUs), maxGPUs)] {
 		g := &f.GPUs[i]
-		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), NUMANode: g.NUMANode, Module: count(g.Module), NIC: cut(g.NIC, 32), NICPath: g.NICPath}
+		gf := v1alpha1.GPUFacts{PCIAddress: cut(g.PCIAddress, 16), NUMANode: g.NUMANode, Module: count(g.Module),
+			NIC: cut(g.NIC, 32), NICPath: g.NICPath}
 		if g.Model != f.Model {
 			gf.Model = cut(g.Model, 64)
 		}
@@ -182,7 +184,9 @@ func firmwareFacts(f *Facts) *v1alpha1.FirmwareFacts {
 		}
 		return found
 	}
-	fw := v1alpha1.FirmwareFacts{MEC: shared(func(d *Device) *uint64 { return d.FWVersion }), SDMA: shared(func(d *Device) *uint64 { return d.SDMAVersion })}
+	fw := v1alpha1.FirmwareFacts{MEC: shared(func(d *Device) *uint64 {
+		return d.FWVersion
+	}), SDMA: shared(func(d *Device) *uint64 { return d.SDMAVersion })}
 	if fw == (v1alpha1.FirmwareFacts{}) {
 		return nil
 	}
@@ -231,7 +235,8 @@ func linkClasses(f *Facts) ([]v1alpha1.LinkClass, []string) {
 		weight, minMBps, maxMBps uint64
 	}
 	kindOf := func(l *Link) kind {
-		k := kind{link: l.Type, weight: l.Weight, minMBps: ptr.Deref(l.MinBandwidthMBps, 0), maxMBps: ptr.Deref(l.MaxBandwidthMBps, 0)}
+		k := kind{link: l.Type, weight: l.Weight, minMBps: ptr.Deref(l.MinBandwidthMBps, 0),
+			maxMBps: ptr.Deref(l.MaxBandwidthMBps, 0)}
 		if l.Hops != nil {
 			k.hops, k.known = *l.Hops, true
 		}
@@ -256,7 +261,8 @@ func linkClasses(f *Facts) ([]v1alpha1.LinkClass, []string) {
 	var classes []v1alpha1.LinkClass
 	for i, k := range kinds {
 		letters[k] = byte('a' + i)
-		c := v1alpha1.LinkClass{Letter: string(letters[k]), Type: string(k.link), Weight: int32(min(k.weight, math.MaxInt32)), Pairs: counts[k]}
+		c := v1alpha1.LinkClass{Letter: string(letters[k]), Type: string(k.link),
+			Weight: int32(min(k.weight, math.MaxInt32)), Pairs: counts[k]}
 		if k.known {
 			c.Hops = ptr.To(int32(min(k.hops, math.MaxInt32)))
 		}

@@ -52,7 +52,8 @@ func TestNodeFactsLinks(t *testing.T) {
 
 func TestNodeFactsBudget(t *testing.T) {
 	for _, count := range []int{0, 1, 11, 12, 13, 64} {
-		f := &Facts{Origin: v1alpha1.OriginUnknown, ObservedTime: time.Unix(1e9, 0), Driver: DriverFacts{Kind: DriverUnknown}, ROCm: ROCmFacts{State: ROCmNotFound},
+		f := &Facts{Origin: v1alpha1.OriginUnknown, ObservedTime: time.Unix(1e9, 0),
+			Driver: DriverFacts{Kind: DriverUnknown}, ROCm: ROCmFacts{State: ROCmNotFound},
 			Model: "MI250", GPUs: make([]GPU, 16), Mesh: Mesh{State: MeshUnknown, Pairs: make([][]*Link, 16)}}
 		for i := range f.GPUs {
 			vram := uint64(64 << 30)
@@ -60,8 +61,8 @@ func TestNodeFactsBudget(t *testing.T) {
 			f.Mesh.Pairs[i] = make([]*Link, 16)
 		}
 		for i := range count {
-			f.Problems = append(f.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: "Some", Path: strings.Repeat("s", 300),
-				Message: fmt.Sprintf("%d %s", i, strings.Repeat("é", 1000))})
+			f.Problems = append(f.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: "Some",
+				Path: strings.Repeat("s", 300), Message: fmt.Sprintf("%d %s", i, strings.Repeat("é", 1000))})
 		}
 		n := checkNodeFacts(t, f)
 		switch {

@@ -63,7 +63,8 @@ func TestGeneratedModels(t *testing.T) {
 func TestGeneratedOnDisk(t *testing.T) {
 	options := Options{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
 	want, got := scan(t, inMemory(t, "MI250", nil), options), scan(t, openRoot(t, generate(t, "MI250", nil)), options)
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Facts{}, GPU{}, Mesh{}, NIC{}, linkRecord{}, ROCmFacts{}, rival{}), cmpopts.IgnoreTypes(Model{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Facts{}, GPU{}, Mesh{}, NIC{}, linkRecord{}, ROCmFacts{},
+		rival{}), cmpopts.IgnoreTypes(Model{})); diff != "" {
 		t.Errorf("facts (-memory +disk):\n%s", diff)
 	}
 }
@@ -75,20 +76,25 @@ func TestGeneratedFaults(t *testing.T) {
 		want   []string
 		mesh   string
 	}{
-		"link over PCIe": {"MI300X", func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkPCIe}} },
-			[]string{"Error PCIeInsteadOfXGMI 0000:2b:00.0<->0000:5b:00.0"}, MeshIncomplete},
-		"link gone": {"MI300X", func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkNone}} },
-			[]string{"Error LinkMissing 0000:2b:00.0<->0000:5b:00.0"}, MeshIncomplete},
+		"link over PCIe": {"MI300X", func(n *nodetree.Node) {
+			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkPCIe}}
+		}, []string{"Error PCIeInsteadOfXGMI 0000:2b:00.0<->0000:5b:00.0"}, MeshIncomplete},
+		"link gone": {"MI300X", func(n *nodetree.Node) {
+			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkNone}}
+		}, []string{"Error LinkMissing 0000:2b:00.0<->0000:5b:00.0"}, MeshIncomplete},
 		"GPU unbound": {"MI300X", func(n *nodetree.Node) { n.GPUs[3].Unbound = true },
 			[]string{"Error GPUNotInKFD 0000:65:00.0"}, MeshIncomplete},
-		"one partition of eight is left": {"MI300X", func(n *nodetree.Node) { n.Partition, n.GPUs[4].MissingPartitions = nodetree.CPX, 7 },
-			[]string{"Error PartitionMissing 0000:7d:00.0"}, MeshFull},
-		"bound to another driver": {"MI300X", func(n *nodetree.Node) { n.GPUs[3].Unbound, n.GPUs[3].BoundTo = true, "vfio-pci" },
-			[]string{"Warning GPUNotInKFD 0000:65:00.0"}, MeshIncomplete},
+		"one partition of eight is left": {"MI300X", func(n *nodetree.Node) {
+			n.Partition, n.GPUs[4].MissingPartitions = nodetree.CPX, 7
+		}, []string{"Error PartitionMissing 0000:7d:00.0"}, MeshFull},
+		"bound to another driver": {"MI300X", func(n *nodetree.Node) {
+			n.GPUs[3].Unbound, n.GPUs[3].BoundTo = true, "vfio-pci"
+		}, []string{"Warning GPUNotInKFD 0000:65:00.0"}, MeshIncomplete},
 		"up on one side in the driver's lists": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkNone, OneWay: true, DriverOnly: true}}
 		}, []string{"Error LinkAsymmetric 0000:2b:00.0<->0000:5b:00.0"}, MeshFull},
-		"a die of an MI250 is gone": {"MI250", func(n *nodetree.Node) { n.GPUs[3].Missing = true }, []string{"Error GPUMissing"}, MeshIncomplete},
+		"a die of an MI250 is gone": {"MI250", func(n *nodetree.Node) { n.GPUs[3].Missing = true },
+			[]string{"Error GPUMissing"}, MeshIncomplete},
 		"functions without xGMI": {"MI300X VF", func(n *nodetree.Node) {
 			for i := range n.GPUs {
 				n.GPUs[i].Hive = -1

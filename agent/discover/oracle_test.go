@@ -24,7 +24,8 @@ func TestFixtureFacts(t *testing.T) {
 		file := filepath.Join("testdata", "fixtures", base+".json")
 		known[file] = true
 		t.Run(base, func(t *testing.T) {
-			got := goldenText(t, scan(t, memTree(t, name), Options{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0).UTC())}))
+			got := goldenText(t,
+				scan(t, memTree(t, name), Options{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0).UTC())}))
 			if *update {
 				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 					t.Fatal(err)
@@ -38,7 +39,8 @@ func TestFixtureFacts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-				t.Errorf("facts differ from %s (-want +got); after a wanted change: go test ./agent/discover -run TestFixtureFacts -update\n%s", file, diff)
+				t.Errorf("facts differ from %s (-want +got); after a wanted change: go test ./agent/discover -run "+
+					"TestFixtureFacts -update\n%s", file, diff)
 			}
 		})
 	}
@@ -112,9 +114,10 @@ func (o oracle) devices() (lines []string, gpuNodes map[string]bool) {
 		}
 		gpuNodes[node] = true
 		loc, perCU := o.number(p["location_id"]), o.number(p["simd_per_cu"])
-		lines = append(lines, fmt.Sprintf("node %s at %04x:%02x:%02x.0 partition %d gpu_id %s minor %s xcc %s CUs %d hive %s MEC %s SDMA %s %s", node,
-			o.number(p["domain"]), loc>>8&0xff, loc>>3&0x1f, loc&7, o.text(rawNodes+node+"/gpu_id"), p["drm_render_minor"], p["num_xcc"],
-			o.number(p["simd_count"])/perCU, p["hive_id"], p["fw_version"], p["sdma_fw_version"], gfxNames[p["gfx_target_version"]]))
+		lines = append(lines, fmt.Sprintf("node %s at %04x:%02x:%02x.0 partition %d gpu_id %s minor %s xcc %s "+
+			"CUs %d hive %s MEC %s SDMA %s %s", node, o.number(p["domain"]), loc>>8&0xff, loc>>3&0x1f, loc&7,
+			o.text(rawNodes+node+"/gpu_id"), p["drm_render_minor"], p["num_xcc"], o.number(p["simd_count"])/perCU,
+			p["hive_id"], p["fw_version"], p["sdma_fw_version"], gfxNames[p["gfx_target_version"]]))
 	}
 	sort.Strings(lines)
 	return lines, gpuNodes
@@ -125,7 +128,8 @@ func (o oracle) links(gpuNodes map[string]bool) []string {
 	lines := []string{}
 	for name := range o.memFS {
 		parts := strings.Split(strings.TrimPrefix(name, rawNodes), "/")
-		if len(parts) != 4 || !strings.HasSuffix(parts[1], "_links") || parts[3] != "properties" || !gpuNodes[parts[0]] {
+		if len(parts) != 4 || !strings.HasSuffix(parts[1], "_links") || parts[3] != "properties" ||
+			!gpuNodes[parts[0]] {
 			continue
 		}
 		p := o.lines(name)
@@ -133,7 +137,8 @@ func (o oracle) links(gpuNodes map[string]bool) []string {
 			continue
 		}
 		kind := map[string]string{"2": "PCIE", "11": "XGMI"}[p["type"]]
-		lines = append(lines, fmt.Sprintf("%s to %s %s weight %s, %s to %s, indirect %t", parts[0], p["node_to"], kind, p["weight"], p["min_bandwidth"], p["max_bandwidth"], parts[1] == "p2p_links"))
+		lines = append(lines, fmt.Sprintf("%s to %s %s weight %s, %s to %s, indirect %t",
+			parts[0], p["node_to"], kind, p["weight"], p["min_bandwidth"], p["max_bandwidth"], parts[1] == "p2p_links"))
 	}
 	sort.Strings(lines)
 	return lines
@@ -145,12 +150,15 @@ func (o oracle) gpu(address string) string {
 	var ras []string
 	for _, name := range o.below(dir + "ras") {
 		p := o.lines(dir + "ras/" + name)
-		ras = append(ras, fmt.Sprintf("%s ue %s ce %s de %s", strings.TrimSuffix(name, "_err_count"), p["ue"], p["ce"], p["de"]))
+		ras = append(ras,
+			fmt.Sprintf("%s ue %s ce %s de %s", strings.TrimSuffix(name, "_err_count"), p["ue"], p["ce"], p["de"]))
 	}
 	speed := func(name string) string { return strings.TrimSuffix(o.text(dir+name), ".0 GT/s PCIe") }
-	return fmt.Sprintf("%s id %s, %s/%s, NUMA %s, VRAM %s, slot %s, x%s of %s, %s of %s, RAS %v", address, o.text(dir+"device"),
-		o.text(dir+"current_compute_partition"), o.text(dir+"current_memory_partition"), o.text(dir+"numa_node"), o.text(dir+"mem_info_vram_total"),
-		o.text(dir+"xgmi_physical_id"), o.text(dir+"current_link_width"), o.text(dir+"max_link_width"), speed("current_link_speed"), speed("max_link_speed"), ras)
+	return fmt.Sprintf("%s id %s, %s/%s, NUMA %s, VRAM %s, slot %s, x%s of %s, %s of %s, RAS %v",
+		address, o.text(dir+"device"), o.text(dir+"current_compute_partition"),
+		o.text(dir+"current_memory_partition"), o.text(dir+"numa_node"), o.text(dir+"mem_info_vram_total"),
+		o.text(dir+"xgmi_physical_id"), o.text(dir+"current_link_width"), o.text(dir+"max_link_width"),
+		speed("current_link_speed"), speed("max_link_speed"), ras)
 }
 
 func (o oracle) nics() []string {
@@ -165,7 +173,8 @@ func (o oracle) nics() []string {
 		}
 		_, state, _ := strings.Cut(o.text(dir+"ports/1/state"), ": ")
 		rate, _, _ := strings.Cut(o.text(dir+"ports/1/rate"), " ")
-		lines = append(lines, fmt.Sprintf("%s at %s NUMA %s %s %s %s Gb/s", name, slot, o.text(dir+"device/numa_node"), o.text(dir+"ports/1/link_layer"), state, rate))
+		lines = append(lines, fmt.Sprintf("%s at %s NUMA %s %s %s %s Gb/s",
+			name, slot, o.text(dir+"device/numa_node"), o.text(dir+"ports/1/link_layer"), state, rate))
 	}
 	return lines
 }
@@ -203,15 +212,18 @@ func TestFixturesAgainstTheirFiles(t *testing.T) {
 			var got []string
 			for i := range f.Devices {
 				d := &f.Devices[i]
-				got = append(got, fmt.Sprintf("node %d at %s partition %d gpu_id %s minor %s xcc %s CUs %s hive %s MEC %s SDMA %s %s", d.Node, d.PCIAddress, d.Partition,
-					shown(d.GPUID), shown(d.RenderMinor), shown(d.XCDs), shown(d.ComputeUnits), shown(d.HiveID), shown(d.FWVersion), shown(d.SDMAVersion), d.GFXTarget))
+				got = append(got,
+					fmt.Sprintf("node %d at %s partition %d gpu_id %s minor %s xcc %s CUs %s hive %s MEC %s SDMA %s %s",
+						d.Node, d.PCIAddress, d.Partition, shown(d.GPUID), shown(d.RenderMinor), shown(d.XCDs),
+						shown(d.ComputeUnits), shown(d.HiveID), shown(d.FWVersion), shown(d.SDMAVersion), d.GFXTarget))
 			}
 			sort.Strings(got)
 			check("devices", devices, got)
 			got = nil
 			for i := range f.Links {
 				l := &f.Links[i]
-				got = append(got, fmt.Sprintf("%d to %d %s weight %d, %s to %s, indirect %t", l.From, l.To, l.Type, l.Weight, orZero(l.MinBandwidthMBps), orZero(l.MaxBandwidthMBps), l.Indirect))
+				got = append(got, fmt.Sprintf("%d to %d %s weight %d, %s to %s, indirect %t",
+					l.From, l.To, l.Type, l.Weight, orZero(l.MinBandwidthMBps), orZero(l.MaxBandwidthMBps), l.Indirect))
 			}
 			sort.Strings(got)
 			check("links", o.links(gpuNodes), got)
@@ -226,7 +238,8 @@ func TestFixturesAgainstTheirFiles(t *testing.T) {
 			check("NICs", o.nics(), nicLines(f))
 			want = nil
 			for _, address := range o.below("sys/bus/pci/devices") {
-				if class := o.text("sys/bus/pci/devices/" + address + "/class"); strings.HasPrefix(class, "0x1200") || strings.HasPrefix(class, "0x0380") {
+				if class := o.text("sys/bus/pci/devices/" + address + "/class"); strings.HasPrefix(class, "0x1200") ||
+					strings.HasPrefix(class, "0x0380") {
 					want = append(want, address+" "+o.text("sys/bus/pci/devices/"+address+"/device"))
 				}
 			}
@@ -235,9 +248,11 @@ func TestFixturesAgainstTheirFiles(t *testing.T) {
 				got = append(got, g.PCIAddress+" "+g.DeviceID)
 			}
 			check("PCI bus", want, got)
-			check("host", []string{o.text("proc/sys/kernel/osrelease"), o.text("sys/module/amdgpu/version"), o.text("sys/module/amdgpu/srcversion"),
+			check("host", []string{o.text("proc/sys/kernel/osrelease"),
+				o.text("sys/module/amdgpu/version"), o.text("sys/module/amdgpu/srcversion"),
 				o.text(path.Dir(path.Clean(rawNodes)) + "/generation_id"), o.text("proc/sys/kernel/numa_balancing")},
-				[]string{f.KernelRelease, f.Driver.Version, f.Driver.SrcVersion, shown(f.Generation), shown(f.Host.NUMABalancing)})
+				[]string{f.KernelRelease, f.Driver.Version, f.Driver.SrcVersion, shown(f.Generation),
+					shown(f.Host.NUMABalancing)})
 		})
 	}
 }
@@ -266,15 +281,17 @@ func gpuLine(g *GPU) string {
 		}
 		return fmt.Sprint(*n / 1000)
 	}
-	return fmt.Sprintf("%s id %s, %s/%s, NUMA %s, VRAM %s, slot %s, x%s of %s, %s of %s, RAS %v", g.PCIAddress, g.DeviceID, g.ComputePartition, g.MemoryPartition,
-		numa, shown(g.VRAMBytes), shown(g.XGMIPhysicalID), shown(g.PCIe.Width), shown(g.PCIe.MaxWidth), speed(g.PCIe.SpeedMTps), speed(g.PCIe.MaxSpeedMTps), ras)
+	return fmt.Sprintf("%s id %s, %s/%s, NUMA %s, VRAM %s, slot %s, x%s of %s, %s of %s, RAS %v", g.PCIAddress,
+		g.DeviceID, g.ComputePartition, g.MemoryPartition, numa, shown(g.VRAMBytes), shown(g.XGMIPhysicalID),
+		shown(g.PCIe.Width), shown(g.PCIe.MaxWidth), speed(g.PCIe.SpeedMTps), speed(g.PCIe.MaxSpeedMTps), ras)
 }
 
 func nicLines(f *Facts) []string {
 	lines := []string{}
 	for i := range f.NICs {
 		n := &f.NICs[i]
-		lines = append(lines, fmt.Sprintf("%s at %s NUMA %s %s %s %d Gb/s", n.Name, n.PCIAddress, shown(n.NUMANode), n.LinkLayer, strings.ToUpper(n.State), *n.RateMbps/1000))
+		lines = append(lines, fmt.Sprintf("%s at %s NUMA %s %s %s %d Gb/s",
+			n.Name, n.PCIAddress, shown(n.NUMANode), n.LinkLayer, strings.ToUpper(n.State), *n.RateMbps/1000))
 	}
 	return lines
 }

@@ -57,14 +57,16 @@ func (p *nodeProperties) field(key []byte) **uint64 {
 }
 
 // propertyNames are the names that field knows.
-var propertyNames = [...]string{"cpu_cores_count", "simd_count", "simd_per_cu", "num_xcc", "gfx_target_version", "vendor_id", "device_id",
-	"location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "local_mem_size", "fw_version", "sdma_fw_version"}
+var propertyNames = [...]string{"cpu_cores_count", "simd_count", "simd_per_cu", "num_xcc", "gfx_target_version",
+	"vendor_id", "device_id", "location_id", "domain", "drm_render_minor", "hive_id", "unique_id", "local_mem_size",
+	"fw_version", "sdma_fw_version"}
 
 // present has a bit for each of propertyNames that the file has.
 func (p *nodeProperties) present() uint32 {
 	mask := uint32(0)
-	for i, value := range [len(propertyNames)]*uint64{p.CPUCores, p.SIMDCount, p.SIMDPerCU, p.NumXCC, p.GFXTargetVersion, p.VendorID, p.DeviceID,
-		p.LocationID, p.Domain, p.RenderMinor, p.HiveID, p.UniqueID, p.LocalMemSize, p.FWVersion, p.SDMAFWVersion} {
+	for i, value := range [len(propertyNames)]*uint64{p.CPUCores, p.SIMDCount, p.SIMDPerCU, p.NumXCC,
+		p.GFXTargetVersion, p.VendorID, p.DeviceID, p.LocationID, p.Domain, p.RenderMinor, p.HiveID, p.UniqueID,
+		p.LocalMemSize, p.FWVersion, p.SDMAFWVersion} {
 		if value != nil {
 			mask |= 1 << i
 		}
@@ -116,7 +118,8 @@ func parseProperties(data []byte, field func(key []byte) **uint64) error {
 		}
 		key, value, found := bytes.Cut(text, []byte{' '})
 		if !found {
-			return malformedf("line %d (%.32q) has no value: the file is cut or not as the kernel writes it", line, text)
+			return malformedf("line %d (%.32q) has no value: the file is cut or not as the kernel writes it",
+				line, text)
 		}
 		if bytes.IndexByte(key, 0) >= 0 {
 			return malformedf("line %d (%.32q) has a NUL byte", line, text)

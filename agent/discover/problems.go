@@ -62,7 +62,8 @@ func findProblems(f *Facts, expectedGPUs int) []v1alpha1.Problem {
 func checkTree(l *problemList, f *Facts) {
 	if !f.GenerationStable {
 		l.warn(v1alpha1.ProblemTopologyUnstable, subject{Path: topologyDir + "/generation_id"},
-			"KFD's topology changed during each of %d scans: a GPU is resetting or being repartitioned. Wait, then look again.", f.Scans)
+			"KFD's topology changed during each of %d scans: a GPU is resetting or being repartitioned. "+
+				"Wait, then look again.", f.Scans)
 	}
 	if len(f.GPUs) > 0 || len(f.HiddenNodes) > 0 || len(f.UnreadableNodes) > 0 || !f.GenerationStable {
 		return
@@ -70,16 +71,20 @@ func checkTree(l *problemList, f *Facts) {
 	switch {
 	case f.sysClass != "":
 		l.error(v1alpha1.ProblemSysfsUnreadable, subject{Path: "sys"},
-			"The tree has no readable sys directory (%s): expected the host's /sys under the root. Mount it there, or correct --root.", f.sysClass)
+			"The tree has no readable sys directory (%s): expected the host's /sys under the root. Mount it there, "+
+				"or correct --root.", f.sysClass)
 	case f.kfdPresent && f.nodesClass != "":
 		l.error(v1alpha1.ProblemSysfsUnreadable, subject{Path: nodesDir},
-			"KFD is there, but its nodes cannot be listed (%s). Run the monitor privileged and look at the kernel log.", f.nodesClass)
+			"KFD is there, but its nodes cannot be listed (%s). Run the monitor privileged and look at the kernel log.",
+			f.nodesClass)
 	case f.kfdPresent && len(f.PCIGPUs) > 0:
 		l.error(v1alpha1.ProblemNoGPUs, subject{},
-			"KFD shows no GPU, but %d are on the PCI bus: the driver did not take them. Look for amdgpu errors in the kernel log.", len(f.PCIGPUs))
+			"KFD shows no GPU, but %d are on the PCI bus: the driver did not take them. Look for amdgpu errors in "+
+				"the kernel log.", len(f.PCIGPUs))
 	case f.kfdPresent:
 		l.error(v1alpha1.ProblemNoGPUs, subject{},
-			"KFD shows only CPUs: no GPU that the driver supports. Take the node out of the group, or check that its GPUs have power and are seated.")
+			"KFD shows only CPUs: no GPU that the driver supports. Take the node out of the group, or check that its "+
+				"GPUs have power and are seated.")
 	case f.kfdClass != ClassMissing:
 		l.error(v1alpha1.ProblemSysfsUnreadable, subject{Path: topologyDir},
 			"KFD's topology cannot be read (%s). Run the monitor privileged and look at the kernel log.", f.kfdClass)
@@ -88,18 +93,23 @@ func checkTree(l *problemList, f *Facts) {
 			"The PCI bus has no AMD data-centre GPU, and amdgpu is not loaded. Take the node out of the group.")
 	case f.Driver.Kind == DriverNotLoaded:
 		l.error(v1alpha1.ProblemDriverNotLoaded, subject{},
-			"The amdgpu driver is not loaded%s. Install or load it (modprobe amdgpu), then look at the kernel log.", onPCI(f))
+			"The amdgpu driver is not loaded%s. Install or load it (modprobe amdgpu), then look at the kernel log.",
+			onPCI(f))
 	case f.moduleClass == "":
 		l.error(v1alpha1.ProblemDriverNotLoaded, subject{},
-			"amdgpu is loaded, but KFD is not%s: the compute part failed to start or is not built in (CONFIG_HSA_AMD). Look at the kernel log.", onPCI(f))
+			"amdgpu is loaded, but KFD is not%s: the compute part failed to start or is not built in "+
+				"(CONFIG_HSA_AMD). Look at the kernel log.", onPCI(f))
 	case f.pciReadable && len(f.PCIGPUs) == 0:
-		l.error(v1alpha1.ProblemNoGPUs, subject{}, "The PCI bus has no AMD data-centre GPU. Take the node out of the group.")
+		l.error(v1alpha1.ProblemNoGPUs, subject{},
+			"The PCI bus has no AMD data-centre GPU. Take the node out of the group.")
 	case f.pciReadable:
 		l.error(v1alpha1.ProblemDriverNotLoaded, subject{},
-			"KFD is not there%s: the amdgpu driver did not start. Load it (modprobe amdgpu), then look at the kernel log.", onPCI(f))
+			"KFD is not there%s: the amdgpu driver did not start. Load it (modprobe amdgpu), then look at the "+
+				"kernel log.", onPCI(f))
 	default:
 		l.error(v1alpha1.ProblemSysfsUnreadable, subject{Path: "sys"},
-			"sys has neither KFD, nor the amdgpu module, nor a PCI bus: it is not a host's sysfs. Mount the host's /sys under the root.")
+			"sys has neither KFD, nor the amdgpu module, nor a PCI bus: it is not a host's sysfs. "+
+				"Mount the host's /sys under the root.")
 	}
 }
 
@@ -115,8 +125,8 @@ func onPCI(f *Facts) string {
 func checkUnread(l *problemList, f *Facts) {
 	if n := len(f.HiddenNodes); n > 0 {
 		l.error(v1alpha1.ProblemGPUHidden, subject{},
-			"%d of KFD's nodes (%s) answer EPERM: these GPUs are hidden from this container by its device cgroup, neither absent nor broken. Run privileged or with DRA admin access.",
-			n, joinInts(f.HiddenNodes, 8))
+			"%d of KFD's nodes (%s) answer EPERM: these GPUs are hidden from this container by its device cgroup, "+
+				"neither absent nor broken. Run privileged or with DRA admin access.", n, joinInts(f.HiddenNodes, 8))
 	}
 	type group struct {
 		class Class
@@ -184,7 +194,8 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 	switch class {
 	case ClassTimeout:
 		if kind == "NIC" {
-			return severity, v1alpha1.ProblemReadTimeout, "A NIC whose firmware hangs blocks its files: look for its driver in the kernel log and reset it."
+			return severity, v1alpha1.ProblemReadTimeout,
+				"A NIC whose firmware hangs blocks its files: look for its driver in the kernel log and reset it."
 		}
 		return v1alpha1.SeverityError, v1alpha1.ProblemReadTimeout,
 			"A GPU that is hung or resetting blocks its files: look at the kernel log and reset it."
@@ -195,7 +206,8 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 	case ClassMalformed:
 		next = "The content is not what a kernel writes: look at the file, and report it if it is right."
 	case ClassMissing, ClassUnsupported:
-		next = "It was listed and then gone: the GPU disappeared or was set anew while it was read. Look again; if that stays, look at the kernel log."
+		next = "It was listed and then gone: the GPU disappeared or was set anew while it was read. Look again; " +
+			"if that stays, look at the kernel log."
 	default:
 		next = "Look at the kernel log."
 	}
@@ -207,26 +219,28 @@ func unreadProblem(class Class, kind string) (severity, code, next string) {
 
 // checkPresence: is every GPU of the PCI bus in KFD, are there as many as expected, and all their partitions?
 func checkPresence(l *problemList, f *Facts, asked int) {
-	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing; nor where the
-	// topology changed while it was read.
+	// A hidden or unreadable node may be any of the GPUs on the bus, so then none can be said to be missing; nor where
+	// the topology changed while it was read.
 	certain := f.GPUsCertain() && f.kfdPresent
 	absent := checkBus(l, f, certain)
 	if e := expectGPUs(f, asked); certain && len(f.GPUs) > 0 && len(f.GPUs)+absent < e.gpus {
-		severity, next := v1alpha1.SeverityWarning, "Look for a GPU that fell off the bus in the kernel log; if the node shall have fewer, say so with --expected-gpus."
+		severity, next := v1alpha1.SeverityWarning, "Look for a GPU that fell off the bus in the kernel log; "+
+			"if the node shall have fewer, say so with --expected-gpus."
 		if e.evident {
 			severity, next = v1alpha1.SeverityError, "Look for a GPU that fell off the bus in the kernel log."
 			if e.counted {
 				next += " If the node shall have so many, say so with --expected-gpus."
 			}
 		}
-		l.add(severity, v1alpha1.ProblemGPUMissing, subject{}, "%d of the %d GPUs (%s) %s are here. %s", len(f.GPUs)+absent, e.gpus, f.Model, e.source, next)
+		l.add(severity, v1alpha1.ProblemGPUMissing, subject{}, "%d of the %d GPUs (%s) %s are here. %s",
+			len(f.GPUs)+absent, e.gpus, f.Model, e.source, next)
 	}
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
 		if certain && g.ExpectedPartitions > 0 && len(g.Nodes) < g.ExpectedPartitions {
 			l.error(v1alpha1.ProblemPartitionMissing, subject{GPU: g.PCIAddress},
-				"%d of %d partitions: KFD has fewer than mode %s makes. Older kernels allow 64 render nodes in all; update the kernel, or reload the driver.",
-				len(g.Nodes), g.ExpectedPartitions, g.ComputePartition)
+				"%d of %d partitions: KFD has fewer than mode %s makes. Older kernels allow 64 render nodes in all; "+
+					"update the kernel, or reload the driver.", len(g.Nodes), g.ExpectedPartitions, g.ComputePartition)
 		}
 	}
 }
@@ -241,29 +255,35 @@ func checkUniformity(l *problemList, f *Facts) {
 	if f.GFXTarget == Mixed && f.Model != Mixed {
 		gfx := func(g *GPU) string { return orUnknown(g.GFXTarget) }
 		l.error(v1alpha1.ProblemMixedModels, gpusSubject(oddOnes(f.GPUs, gfx)),
-			"KFD states different targets for GPUs of one model: %s. Expected one; look for the odd GPU in the kernel log, and reload the driver.", tally(f.GPUs, gfx))
+			"KFD states different targets for GPUs of one model: %s. Expected one; "+
+				"look for the odd GPU in the kernel log, and reload the driver.",
+			tally(f.GPUs, gfx))
 	}
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
 		for _, p := range f.PCIGPUs {
 			if p.PCIAddress == g.PCIAddress && p.DeviceID != g.DeviceID {
 				l.error(v1alpha1.ProblemMixedModels, subject{GPU: g.PCIAddress},
-					"The PCI bus says device id %s (%s) and KFD %s (%s) of one GPU. Reload the driver; if it stays, replace the GPU.", p.DeviceID, p.Model, g.DeviceID, g.Model)
+					"The PCI bus says device id %s (%s) and KFD %s (%s) of one GPU. Reload the driver; if it stays, "+
+						"replace the GPU.", p.DeviceID, p.Model, g.DeviceID, g.Model)
 			}
 		}
 		if g.ExpectedPartitions > 0 && len(g.Nodes) > g.ExpectedPartitions {
 			l.error(v1alpha1.ProblemMixedPartitions, subject{GPU: g.PCIAddress},
-				"KFD has %d devices of this GPU, and its mode %s makes %d. It is being repartitioned, or the driver is confused: look again; reload the driver if it stays.",
+				"KFD has %d devices of this GPU, and its mode %s makes %d. It is being repartitioned, "+
+					"or the driver is confused: look again; reload the driver if it stays.",
 				len(g.Nodes), g.ComputePartition, g.ExpectedPartitions)
 		}
 	}
 	if f.Partition == Mixed {
 		l.error(v1alpha1.ProblemMixedPartitions, gpusSubject(oddOnes(f.GPUs, partitionName)),
-			"The GPUs are in different partition modes: %s. Set one mode on all (amd-smi set --compute-partition).", tally(f.GPUs, partitionName))
+			"The GPUs are in different partition modes: %s. Set one mode on all (amd-smi set --compute-partition).",
+			tally(f.GPUs, partitionName))
 	}
 	for i := range f.GPUs {
 		if g := &f.GPUs[i]; g.model.Fabric == fabricUnknown {
-			l.warn(v1alpha1.ProblemUnknownModel, subject{GPU: g.PCIAddress}, "%s (device id %s, %s) has no expectations in this version%s. Update the operator.",
+			l.warn(v1alpha1.ProblemUnknownModel, subject{GPU: g.PCIAddress},
+				"%s (device id %s, %s) has no expectations in this version%s. Update the operator.",
 				g.Model, g.DeviceID, orUnknown(g.GFXTarget), ownHives(f))
 			break
 		}
@@ -339,7 +359,8 @@ func tallyCounts(counts map[string]int) string {
 func checkHost(l *problemList, f *Facts) {
 	if n := f.Host.NUMABalancing; n != nil && *n != 0 {
 		l.warn(v1alpha1.ProblemNUMABalancing, subject{Path: "proc/sys/kernel/numa_balancing"},
-			"It is %d and RCCL wants 0: automatic balancing costs up to half of the bandwidth. Set kernel.numa_balancing=0.", *n)
+			"It is %d and RCCL wants 0: automatic balancing costs up to half of the bandwidth. "+
+				"Set kernel.numa_balancing=0.", *n)
 	}
 	if len(f.GPUs) == 0 || !f.GPUs[0].model.VF { // RCCL does not look for iommu=pt in a guest
 		checkIOMMU(l, f)
@@ -358,17 +379,21 @@ func checkHost(l *problemList, f *Facts) {
 	}
 	if len(numa) > 0 {
 		l.warn(v1alpha1.ProblemNUMAUnknown, gpusSubject(numa[:min(len(numa), 4)]),
-			"The firmware does not say the NUMA node of %d GPUs (numa_node is -1). Enable SRAT in the BIOS, or pin ranks by hand.", len(numa))
+			"The firmware does not say the NUMA node of %d GPUs (numa_node is -1). Enable SRAT in the BIOS, "+
+				"or pin ranks by hand.", len(numa))
 	}
 	usual := commonest(speeds)
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
 		if g.PCIe.Width != nil && g.PCIe.MaxWidth != nil && *g.PCIe.Width < *g.PCIe.MaxWidth {
-			l.warn(v1alpha1.ProblemPCIeDegraded, subject{GPU: g.PCIAddress}, "PCIe link is x%d, the GPU can x%d. Reseat the GPU or its riser.", *g.PCIe.Width, *g.PCIe.MaxWidth)
-		}
-		if s, most := g.PCIe.SpeedMTps, g.PCIe.MaxSpeedMTps; s != nil && most != nil && usual != nil && *s < *most && uint64(*s) < *usual {
 			l.warn(v1alpha1.ProblemPCIeDegraded, subject{GPU: g.PCIAddress},
-				"PCIe link runs at %s GT/s, the GPU can %s and most others here do better. It may be idle; look again under load.", giga(*s), giga(*most))
+				"PCIe link is x%d, the GPU can x%d. Reseat the GPU or its riser.", *g.PCIe.Width, *g.PCIe.MaxWidth)
+		}
+		if s, most := g.PCIe.SpeedMTps, g.PCIe.MaxSpeedMTps; s != nil && most != nil && usual != nil && *s < *most &&
+			uint64(*s) < *usual {
+			l.warn(v1alpha1.ProblemPCIeDegraded, subject{GPU: g.PCIAddress},
+				"PCIe link runs at %s GT/s, the GPU can %s and most others here do better. It may be idle; "+
+					"look again under load.", giga(*s), giga(*most))
 		}
 	}
 }
@@ -379,7 +404,9 @@ func checkROCm(l *problemList, f *Facts) {
 		ambiguousROCm(l, f)
 	case ROCmFound:
 		if s := f.ROCm.passed(); s != nil {
-			l.warn(v1alpha1.ProblemROCmUnreadable, subject{Path: s.Path}, "It could not be read (%s), so the version %s is taken from %s. %s", s.Error, f.ROCm.Version, f.ROCm.Source, s.next())
+			l.warn(v1alpha1.ProblemROCmUnreadable, subject{Path: s.Path},
+				"It could not be read (%s), so the version %s is taken from %s. %s",
+				s.Error, f.ROCm.Version, f.ROCm.Source, s.next())
 		}
 		if texts := f.ROCm.disagreements(); len(texts) > 0 {
 			more := ""
@@ -387,12 +414,13 @@ func checkROCm(l *problemList, f *Facts) {
 				more = fmt.Sprintf("; and %d more", len(texts)-2)
 			}
 			l.warn(v1alpha1.ProblemROCmAmbiguous, subject{Path: f.ROCm.rivals[0].Path},
-				"%s%s: which one a process loads depends on its search path. Remove what no job uses, or bring both to one release.",
-				strings.Join(texts[:min(len(texts), 2)], "; "), more)
+				"%s%s: which one a process loads depends on its search path. Remove what no job uses, or bring both "+
+					"to one release.", strings.Join(texts[:min(len(texts), 2)], "; "), more)
 		}
 	case ROCmUnreadable:
 		s := f.ROCm.Sources[0]
-		l.warn(v1alpha1.ProblemROCmUnreadable, subject{Path: s.Path}, "No ROCm version could be read: %s. %s", s.Error, s.next())
+		l.warn(v1alpha1.ProblemROCmUnreadable, subject{Path: s.Path}, "No ROCm version could be read: %s. %s",
+			s.Error, s.next())
 	}
 }
 
@@ -410,13 +438,16 @@ func ambiguousROCm(l *problemList, f *Facts) {
 	switch {
 	case f.ROCm.LostLink != "":
 		l.warn(v1alpha1.ProblemROCmAmbiguous, subject{Path: f.ROCm.LostLinkPath},
-			"Several ROCm installs: %s. Which one is in use is not known here, since %s leads to %s, which is not mounted. Look on the host (readlink -f /%s), or remove the others.",
+			"Several ROCm installs: %s. Which one is in use is not known here, since %s leads to %s, "+
+				"which is not mounted. Look on the host (readlink -f /%s), or remove the others.",
 			all, f.ROCm.LostLinkPath, f.ROCm.LostLink, f.ROCm.LostLinkPath)
 	case cores:
 		l.warn(v1alpha1.ProblemROCmAmbiguous, subject{Path: "opt/rocm"},
-			"Several ROCm installs and no opt/rocm/core: %s. The packages make that link with update-alternatives: choose the one in use there, or remove the others.", all)
+			"Several ROCm installs and no opt/rocm/core: %s. The packages make that link with update-alternatives: "+
+				"choose the one in use there, or remove the others.", all)
 	default:
-		l.warn(v1alpha1.ProblemROCmAmbiguous, subject{Path: "opt"}, "Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", all)
+		l.warn(v1alpha1.ProblemROCmAmbiguous, subject{Path: "opt"},
+			"Several ROCm installs and no opt/rocm: %s. Link opt/rocm to the one in use.", all)
 	}
 }
 
@@ -431,10 +462,12 @@ func checkIOMMU(l *problemList, f *Facts) {
 			next = "The kernel's command line has " + h.IOMMUWord + ": look for iommu in the kernel log."
 		}
 		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, subject{Path: iommuDir},
-			"The IOMMU translates the addresses of %d of %d GPUs (type DMA or DMA-FQ of their groups); expected identity. %s %s", len(h.TranslatedGPUs), len(f.GPUs), slow, next)
+			"The IOMMU translates the addresses of %d of %d GPUs (type DMA or DMA-FQ of their groups); "+
+				"expected identity. %s %s", len(h.TranslatedGPUs), len(f.GPUs), slow, next)
 	default:
 		l.warn(v1alpha1.ProblemIOMMUNotPassthrough, subject{Path: cmdlinePath},
-			"The kernel's command line takes the IOMMU out of passthrough mode (%s). %s Put iommu=pt in its place and reboot.", h.IOMMUWord, slow)
+			"The kernel's command line takes the IOMMU out of passthrough mode (%s). %s Put iommu=pt in its place "+
+				"and reboot.", h.IOMMUWord, slow)
 	}
 }
 

@@ -34,8 +34,9 @@ func (s *scenario) compareNode(f *Facts, check checker) {
 	if s.vf {
 		function = FunctionVirtual
 	}
-	check("node", node{s.model, string(s.node.Driver), function, s.node.Generation, len(list), devices, len(list) + unbound, devices + render, s.node.NICs},
-		node{f.Model, f.Driver.Kind, f.Function, *f.Generation, len(f.GPUs), len(f.Devices), len(f.PCIGPUs), *f.RenderNodes, len(f.NICs)})
+	check("node", node{s.model, string(s.node.Driver), function, s.node.Generation, len(list), devices,
+		len(list) + unbound, devices + render, s.node.NICs}, node{f.Model, f.Driver.Kind, f.Function, *f.Generation,
+		len(f.GPUs), len(f.Devices), len(f.PCIGPUs), *f.RenderNodes, len(f.NICs)})
 	if len(f.Unread) > 0 {
 		check("unread", nil, f.Unread)
 	}
@@ -68,7 +69,8 @@ func (s *scenario) compareNode(f *Facts, check checker) {
 		if s.node.NICKind == nodetree.NICInfiniBand {
 			layer = LinkInfiniBand
 		}
-		check("NIC", []string{s.nicName(i), state, layer}, []string{f.NICs[i].Name, f.NICs[i].State, f.NICs[i].LinkLayer})
+		check("NIC", []string{s.nicName(i), state, layer},
+			[]string{f.NICs[i].Name, f.NICs[i].State, f.NICs[i].LinkLayer})
 	}
 }
 
@@ -104,8 +106,8 @@ func (s *scenario) compareGPUs(f *Facts, check checker) {
 	}
 	for at, i := range list {
 		g := &s.node.GPUs[i]
-		want := gpuView{Address: g.PCIAddress, DeviceID: f.GPUs[at].DeviceID, Nodes: nodes[i], Hive: -1, NUMA: g.NUMANode, Width: 16, Speed: 32000,
-			NICPath: s.nicPath(i), Retired: g.RetiredPages, Status: -1}
+		want := gpuView{Address: g.PCIAddress, DeviceID: f.GPUs[at].DeviceID, Nodes: nodes[i], Hive: -1,
+			NUMA: g.NUMANode, Width: 16, Speed: 32000, NICPath: s.nicPath(i), Retired: g.RetiredPages, Status: -1}
 		if g.DeviceID != 0 {
 			want.DeviceID = fmt.Sprintf("0x%04x", g.DeviceID)
 		}
@@ -173,8 +175,8 @@ func (s *scenario) wantMetrics(g *nodetree.GPU, want *gpuView) {
 	if revision <= 5 {
 		want.Status = int64(g.ThrottleStatus)
 	} else {
-		want.Residency = map[string]uint64{ThrottleProchot: 0, ThrottlePower: uint64(g.ThrottleResidency["ppt"]), ThrottleSocketHot: 0, ThrottleVRHot: 0,
-			ThrottleMemoryHot: uint64(g.ThrottleResidency["hbm_thm"])}
+		want.Residency = map[string]uint64{ThrottleProchot: 0, ThrottlePower: uint64(g.ThrottleResidency["ppt"]),
+			ThrottleSocketHot: 0, ThrottleVRHot: 0, ThrottleMemoryHot: uint64(g.ThrottleResidency["hbm_thm"])}
 	}
 	if revision < 7 {
 		return
@@ -194,8 +196,8 @@ func (s *scenario) wantMetrics(g *nodetree.GPU, want *gpuView) {
 // view puts the facts of a GPU into the same form.
 func (s *scenario) view(f *Facts, at int) gpuView {
 	g := &f.GPUs[at]
-	v := gpuView{Address: g.PCIAddress, DeviceID: g.DeviceID, Nodes: g.Nodes, Hive: -1, NUMA: -1, Width: *g.PCIe.Width, Speed: *g.PCIe.SpeedMTps,
-		Retired: -1, NICPath: g.NICPath, NIC: g.NIC, Status: -1}
+	v := gpuView{Address: g.PCIAddress, DeviceID: g.DeviceID, Nodes: g.Nodes, Hive: -1, NUMA: -1, Width: *g.PCIe.Width,
+		Speed: *g.PCIe.SpeedMTps, Retired: -1, NICPath: g.NICPath, NIC: g.NIC, Status: -1}
 	if *g.HiveID != 0 {
 		for i := range f.GPUs {
 			if *f.GPUs[i].HiveID == *g.HiveID {

@@ -156,7 +156,8 @@ func (s *scenario) countErrors() bool {
 		other, xgmi, deferred := false, false, false
 		for range 1 + s.rng.IntN(3) {
 			block := s.blocks[s.rng.IntN(len(s.blocks))]
-			g.Errors[block] = nodetree.ErrorCounts{Uncorrectable: s.rng.Uint64N(3), Correctable: s.rng.Uint64(), Deferred: s.rng.Uint64N(3)}
+			g.Errors[block] = nodetree.ErrorCounts{Uncorrectable: s.rng.Uint64N(3), Correctable: s.rng.Uint64(),
+				Deferred: s.rng.Uint64N(3)}
 		}
 		for block, c := range g.Errors {
 			xgmi = xgmi || block == "xgmi_wafl" && c.Uncorrectable > 0
@@ -191,7 +192,8 @@ func (s *scenario) retirePages() bool {
 func (s *scenario) revision() int {
 	text := s.node.MetricsRevision
 	if text == "" {
-		text = map[string]string{"MI100": "1.3", "MI210": "1.3", "MI250": "1.3", "MI250X": "1.3", "MI300A": "1.6", "MI300X": "1.7", "MI308X": "1.5", "MI325X": "1.8",
+		text = map[string]string{"MI100": "1.3", "MI210": "1.3", "MI250": "1.3",
+			"MI250X": "1.3", "MI300A": "1.6", "MI300X": "1.7", "MI308X": "1.5", "MI325X": "1.8",
 			"MI350X": "1.8", "MI355X": "1.9", "MI350P": "1.9", "MI450X": "1.9"}[strings.TrimSuffix(s.node.Model, " VF")]
 	}
 	var revision int
@@ -212,7 +214,8 @@ func (s *scenario) closePort() bool {
 func (s *scenario) throttle() bool {
 	for _, i := range s.some(2) {
 		s.node.GPUs[i].ThrottleStatus = 1 << s.rng.IntN(8)
-		s.node.GPUs[i].ThrottleResidency = map[string]uint32{"hbm_thm": 1 + s.rng.Uint32N(1000), "ppt": s.rng.Uint32N(1000)}
+		s.node.GPUs[i].ThrottleResidency = map[string]uint32{"hbm_thm": 1 + s.rng.Uint32N(1000),
+			"ppt": s.rng.Uint32N(1000)}
 	}
 	return s.revision() > 0
 }
@@ -233,7 +236,8 @@ func (s *scenario) downNIC() bool {
 }
 
 func (s *scenario) nicName(i int) string {
-	prefix := map[nodetree.NICKind]string{nodetree.NICBroadcom: "bnxt_re", nodetree.NICPensando: "ionic_"}[s.node.NICKind]
+	prefix := map[nodetree.NICKind]string{nodetree.NICBroadcom: "bnxt_re",
+		nodetree.NICPensando: "ionic_"}[s.node.NICKind]
 	if prefix == "" {
 		prefix = "mlx5_"
 	}

@@ -36,7 +36,8 @@ func TestRandomTopologies(t *testing.T) {
 		}
 		modes[s.node.Model+" "+string(s.node.Partition)]++
 		if text := s.compare(f); text != "" {
-			t.Errorf("-property.seed=%d -property.cases=1: %s with %s:\n%s", seed, s.node.Model, strings.Join(s.did, ", "), text)
+			t.Errorf("-property.seed=%d -property.cases=1: %s with %s:\n%s",
+				seed, s.node.Model, strings.Join(s.did, ", "), text)
 		}
 		checkNodeFacts(t, f)
 	}
@@ -90,16 +91,20 @@ var (
 )
 
 var traitsOf = map[string]traits{
-	"MI100":     {fabric: "bridge", blocks: blocks100, ports: 3, place: "host"},
-	"MI210":     {fabric: "bridge", blocks: blocks200, ports: 3, place: "host"},
-	"MI250":     {fabric: "hops", blocks: blocks200, ports: 7, place: "pair"},
-	"MI250X":    {fabric: "hops", blocks: blocks200, ports: 6, place: "second"},
-	"MI300A":    {fabric: "mesh", server: 4, blocks: blocks300, deferred: true, ports: 6, place: "host"},
-	"MI300X":    {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7, place: "switch", other: 0x74a5},
-	"MI308X":    {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7, place: "switch"},
-	"MI325X":    {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7, place: "switch", other: 0x74a1},
-	"MI350X":    {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7, place: "switch", other: 0x75a3},
-	"MI355X":    {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7, place: "switch", other: 0x75a0},
+	"MI100":  {fabric: "bridge", blocks: blocks100, ports: 3, place: "host"},
+	"MI210":  {fabric: "bridge", blocks: blocks200, ports: 3, place: "host"},
+	"MI250":  {fabric: "hops", blocks: blocks200, ports: 7, place: "pair"},
+	"MI250X": {fabric: "hops", blocks: blocks200, ports: 6, place: "second"},
+	"MI300A": {fabric: "mesh", server: 4, blocks: blocks300, deferred: true, ports: 6, place: "host"},
+	"MI300X": {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7,
+		place: "switch", other: 0x74a5},
+	"MI308X": {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7, place: "switch"},
+	"MI325X": {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7,
+		place: "switch", other: 0x74a1},
+	"MI350X": {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7,
+		place: "switch", other: 0x75a3},
+	"MI355X": {fabric: "mesh", server: 8, blocks: blocks300, deferred: true, ports: 7,
+		place: "switch", other: 0x75a0},
 	"MI350P":    {fabric: "none", blocks: blocks300[:6], deferred: true, place: "host"},
 	"MI450X":    {fabric: "newer", blocks: blocks300, deferred: true, ports: 7, place: "switch"},
 	"MI300X VF": {fabric: "mesh", vf: true, place: "guest"},
@@ -131,11 +136,15 @@ type scenarioStep struct {
 
 // scenarioSteps in the order in which they build on each other; lateProblems tells what depends on the whole.
 var scenarioSteps = []scenarioStep{
-	{"GPU of another model", (*scenario).mixModels}, {"missing GPU", (*scenario).loseGPU}, {"unbound GPU", (*scenario).unbindGPU},
-	{"hives", (*scenario).changeHives}, {"link fault", (*scenario).breakLink}, {"second link fault", (*scenario).breakLink},
-	{"RAS errors", (*scenario).countErrors}, {"retired pages", (*scenario).retirePages}, {"port down", (*scenario).closePort},
+	{"GPU of another model", (*scenario).mixModels}, {"missing GPU", (*scenario).loseGPU},
+	{"unbound GPU", (*scenario).unbindGPU},
+	{"hives", (*scenario).changeHives}, {"link fault", (*scenario).breakLink},
+	{"second link fault", (*scenario).breakLink},
+	{"RAS errors", (*scenario).countErrors}, {"retired pages", (*scenario).retirePages},
+	{"port down", (*scenario).closePort},
 	{"throttling", (*scenario).throttle}, {"fewer NICs", (*scenario).dropNICs}, {"NIC down", (*scenario).downNIC},
-	{"no render node", (*scenario).dropRenderNode}, {"firmware", (*scenario).changeFirmware}, {"NUMA unknown", (*scenario).forgetNUMA},
+	{"no render node", (*scenario).dropRenderNode}, {"firmware", (*scenario).changeFirmware},
+	{"NUMA unknown", (*scenario).forgetNUMA},
 	{"partition missing", (*scenario).losePartition}, {"PCIe", (*scenario).slowPCIe}, {"gaps", (*scenario).leaveGaps},
 	{"host settings", (*scenario).changeHost},
 }
@@ -163,12 +172,14 @@ func newScenario(seed uint64) *scenario {
 	s.node.Generation = 1 + s.rng.Uint64N(1000)
 	s.node.Driver = []nodetree.Driver{nodetree.DriverDKMS, nodetree.DriverInTree, nodetree.DriverBuiltIn}[s.rng.IntN(3)]
 	if s.rng.IntN(3) == 0 {
-		s.node.MetricsRevision = []string{"1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", nodetree.NoMetrics}[s.rng.IntN(8)]
+		s.node.MetricsRevision = []string{"1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9",
+			nodetree.NoMetrics}[s.rng.IntN(8)]
 	}
 	if s.rng.IntN(4) == 0 {
 		s.node.ROCm = ""
 	}
-	s.node.NICKind = []nodetree.NICKind{nodetree.NICEthernet, nodetree.NICInfiniBand, nodetree.NICBroadcom, nodetree.NICPensando}[s.rng.IntN(4)]
+	s.node.NICKind = []nodetree.NICKind{nodetree.NICEthernet, nodetree.NICInfiniBand, nodetree.NICBroadcom,
+		nodetree.NICPensando}[s.rng.IntN(4)]
 	for _, step := range scenarioSteps {
 		if s.rng.IntN(6) == 0 && step.do(s) {
 			s.did = append(s.did, step.name)
@@ -341,7 +352,8 @@ func (s *scenario) nicPath(gpu int) string {
 	switch {
 	case s.node.NICs == 0:
 		return ""
-	case own && (s.place == "switch" || s.place == "pair"), s.place == "pair" && gpu/4*2 < s.node.NICs: // two switches on one port
+	// two switches on one port
+	case own && (s.place == "switch" || s.place == "pair"), s.place == "pair" && gpu/4*2 < s.node.NICs:
 		return NearSwitch
 	case own && s.place != "guest":
 		return NearHost

@@ -12,8 +12,8 @@ const (
 	rasSuffix = "_err_count"
 	// maxRASBlocks bounds the files of one GPU; the driver has about 20 blocks.
 	maxRASBlocks = 64
-	// maxBadPagesBytes is 37000 pages. A read of the file gives as many whole lines as fit a page of the kernel, so that
-	// it is short before the end (amdgpu_ras.c, amdgpu_ras_sysfs_badpages_read).
+	// maxBadPagesBytes is 37000 pages. A read of the file gives as many whole lines as fit a page of the kernel, so
+	// that it is short before the end (amdgpu_ras.c, amdgpu_ras_sysfs_badpages_read).
 	maxBadPagesBytes = 1 << 20
 )
 

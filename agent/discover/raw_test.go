@@ -49,8 +49,9 @@ func TestRawValues(t *testing.T) {
 		"properties": func(data []byte) (string, error) {
 			var p nodeProperties
 			err := parseProperties(data, p.field)
-			return fmt.Sprintf("simd %s/%s num_xcc %s gfx %s device %s at %s minor %s hive %s unique %s", text(p.SIMDCount), text(p.SIMDPerCU), text(p.NumXCC),
-				text(p.GFXTargetVersion), text(p.DeviceID), text(p.LocationID), text(p.RenderMinor), text(p.HiveID), text(p.UniqueID)), err
+			return fmt.Sprintf("simd %s/%s num_xcc %s gfx %s device %s at %s minor %s hive %s unique %s",
+				text(p.SIMDCount), text(p.SIMDPerCU), text(p.NumXCC), text(p.GFXTargetVersion), text(p.DeviceID),
+				text(p.LocationID), text(p.RenderMinor), text(p.HiveID), text(p.UniqueID)), err
 		},
 		"err_count": func(data []byte) (string, error) {
 			c, err := parseErrorCounts(data)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxHungReads bounds the reads that may hang at once, and so the threads that they hold. A node of 64 devices whose
-	// files all hang stays below it, so that what does not hang is read all the same.
+	// maxHungReads bounds the reads that may hang at once, and so the threads that they hold. A node of 64 devices
+	// whose files all hang stays below it, so that what does not hang is read all the same.
 	maxHungReads = 512
 	// maxHungPerTask is how many files of one GPU may hang before the rest of it is left unread.
 	maxHungPerTask = 3

@@ -40,12 +40,13 @@ const (
 	tierEnvironment = iota // directories that the workload names itself
 	tierPackage            // opt/rocm/.info: packages of ROCm up to 7.2
 	tierCore               // opt/rocm/core/.info: packages of ROCm from 7.14
-	tierOwnHeader          // rocm_version.h of opt/rocm and opt/rocm/core: what is in use goes before what lies beside it
-	tierOwnLibrary         // names of its libraries that carry the version
-	tierVersioned          // opt/rocm-*, opt/rocm/core-*
-	tierHeader             // rocm_version.h of these, and of a distribution's packages below usr
-	tierLibrary            // names of their libraries
-	tierDatabase           // Python wheels, then the package database
+	// rocm_version.h of opt/rocm and opt/rocm/core: what is in use goes before what lies beside it
+	tierOwnHeader
+	tierOwnLibrary // names of its libraries that carry the version
+	tierVersioned  // opt/rocm-*, opt/rocm/core-*
+	tierHeader     // rocm_version.h of these, and of a distribution's packages below usr
+	tierLibrary    // names of their libraries
+	tierDatabase   // Python wheels, then the package database
 )
 
 var (
@@ -95,13 +96,15 @@ func readROCm(r *reader, first []string) ROCmFacts {
 	case !s.found():
 		s.dpkg()
 		s.rpm()
-	case slices.ContainsFunc(s.sources, func(x rocmSource) bool { return x.rccl && x.install == "usr" && x.Version == "" }):
+	case slices.ContainsFunc(s.sources, func(x rocmSource) bool {
+		return x.rccl && x.install == "usr" && x.Version == ""
+	}):
 		s.dpkg()
 	}
 	f := s.facts()
 	if f.State == ROCmAmbiguous || f.State == ROCmNotFound {
-		// AMD's packages link opt/rocm, or opt/rocm/core, to etc/alternatives, which a pod that mounts only opt does not
-		// have.
+		// AMD's packages link opt/rocm, or opt/rocm/core, to etc/alternatives, which a pod that mounts only opt does
+		// not have.
 		for _, link := range own {
 			target, rerr := r.link(link)
 			if rerr != nil {
@@ -125,7 +128,9 @@ func (s *rocmScan) found() bool { return s.winner() != nil }
 // version file that cannot be read, what lies beside it says nothing of it; only the package database does.
 func (s *rocmScan) winner() *rocmSource {
 	var best *rocmSource
-	unread := slices.ContainsFunc(s.sources, func(x rocmSource) bool { return x.tier <= tierOwnLibrary && x.Error != "" && !x.hint })
+	unread := slices.ContainsFunc(s.sources, func(x rocmSource) bool {
+		return x.tier <= tierOwnLibrary && x.Error != "" && !x.hint
+	})
 	for i := range s.sources {
 		x := &s.sources[i]
 		if x.Version == "" || (unread && x.tier > tierOwnLibrary && x.Path != dpkgStatus) {
@@ -153,9 +158,10 @@ func (s *rocmScan) facts() ROCmFacts {
 		}
 		return f
 	}
-	if isVersioned(won.install) && won.tier != tierEnvironment && slices.ContainsFunc(s.sources, func(x rocmSource) bool {
-		return x.tier == won.tier && x.Version != "" && x.Version != won.Version && isVersioned(x.install)
-	}) {
+	if isVersioned(won.install) && won.tier != tierEnvironment &&
+		slices.ContainsFunc(s.sources, func(x rocmSource) bool {
+			return x.tier == won.tier && x.Version != "" && x.Version != won.Version && isVersioned(x.install)
+		}) {
 		f.State = ROCmAmbiguous
 		return f
 	}
@@ -230,7 +236,8 @@ func (f *ROCmFacts) differs(x rival) string {
 		word = "an older"
 	}
 	if x.rccl {
-		return fmt.Sprintf("librccl (%s) is of ROCm %s, %s release than ROCm %s (%s)", where, x.Version, word, f.Version, f.Source)
+		return fmt.Sprintf("librccl (%s) is of ROCm %s, %s release than ROCm %s (%s)",
+			where, x.Version, word, f.Version, f.Source)
 	}
 	return fmt.Sprintf("ROCm %s (%s) is %s release than ROCm %s (%s)", x.Version, where, word, f.Version, f.Source)
 }
@@ -335,13 +342,15 @@ func (s *rocmScan) library(tier int, dir, name string, parse func(string) (strin
 	target, rerr := s.r.link(file)
 	if rerr != nil {
 		if rerr.Class != ClassMissing && rerr.Class != ClassUnsupported { // EINVAL: no link
-			s.add(rocmSource{tier: tier, install: dir, hint: true, ROCmSource: ROCmSource{Path: file, Error: errorText(rerr)}})
+			s.add(rocmSource{tier: tier, install: dir, hint: true,
+				ROCmSource: ROCmSource{Path: file, Error: errorText(rerr)}})
 		}
 		return
 	}
 	version, err := parse(target)
 	// The name of another build than AMD's own packages need not have the version.
-	s.add(rocmSource{tier: tier, install: dir, hint: true, rccl: path.Base(name) == "librccl.so.1", ROCmSource: told(file, version, []byte(target), err)})
+	s.add(rocmSource{tier: tier, install: dir, hint: true, rccl: path.Base(name) == "librccl.so.1",
+		ROCmSource: told(file, version, []byte(target), err)})
 }
 
 // passed is the first version file that counts for more than what won, and could not be read; nil where there is none.

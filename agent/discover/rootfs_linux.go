@@ -160,7 +160,8 @@ func (r *RootFS) ReadFile(name string) ([]byte, error) {
 			return append([]byte(nil), buf[:used]...), nil
 		}
 		used += n
-		// A short read is the end of a regular file; sysfs gives a file's whole text at once (fs/seq_file.c, single_open).
+		// A short read is the end of a regular file; sysfs gives a file's whole text at once (fs/seq_file.c,
+		// single_open).
 		if used < len(buf) {
 			return append([]byte(nil), buf[:used]...), nil
 		}

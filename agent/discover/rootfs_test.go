@@ -52,8 +52,9 @@ func TestRootFS(t *testing.T) {
 		}
 		fs.inRoot = fs.inRoot && inRoot
 		t.Run(fmt.Sprintf("kernel=%v", fs.inRoot), func(t *testing.T) {
-			for name, want := range map[string]string{"etc/real": "of the host", "etc/alias": "of the host", "etc/up": "of the host",
-				"opt/rocm/.info/version": "6.4.1-83", "empty": "", "../../etc/real": "of the host", "fifo": ""} {
+			for name, want := range map[string]string{"etc/real": "of the host", "etc/alias": "of the host",
+				"etc/up": "of the host", "opt/rocm/.info/version": "6.4.1-83", "empty": "",
+				"../../etc/real": "of the host", "fifo": ""} {
 				data, err := fs.ReadFile(name)
 				if err != nil || string(data) != want {
 					t.Errorf("%s is %q, %v; want %q", name, data, err, want)
@@ -62,8 +63,8 @@ func TestRootFS(t *testing.T) {
 			if data, err := fs.ReadFile("limit"); err != nil || len(data) != MaxFileBytes {
 				t.Errorf("a file at the limit: %d bytes, %v", len(data), err)
 			}
-			for name, want := range map[string]Class{"etc/out": ClassMissing, "etc/loop": ClassMissing, "none": ClassMissing, "big": ClassMalformed,
-				"etc/real/x": ClassMissing, "etc": ClassFailed} {
+			for name, want := range map[string]Class{"etc/out": ClassMissing, "etc/loop": ClassMissing,
+				"none": ClassMissing, "big": ClassMalformed, "etc/real/x": ClassMissing, "etc": ClassFailed} {
 				if data, err := fs.ReadFile(name); Classify(err) != want {
 					t.Errorf("%s is %q, class %q (%v); want class %q", name, data, Classify(err), err, want)
 				}
@@ -86,8 +87,9 @@ func TestRootFS(t *testing.T) {
 }
 
 func TestClassify(t *testing.T) {
-	for err, want := range map[error]Class{syscall.ENOENT: ClassMissing, syscall.EPERM: ClassForbidden, syscall.EACCES: ClassForbidden,
-		syscall.EINVAL: ClassUnsupported, syscall.EOPNOTSUPP: ClassUnsupported, syscall.ENODEV: ClassUnsupported, syscall.EBUSY: ClassBusy,
+	for err, want := range map[error]Class{syscall.ENOENT: ClassMissing, syscall.EPERM: ClassForbidden,
+		syscall.EACCES: ClassForbidden, syscall.EINVAL: ClassUnsupported,
+		syscall.EOPNOTSUPP: ClassUnsupported, syscall.ENODEV: ClassUnsupported, syscall.EBUSY: ClassBusy,
 		syscall.EAGAIN: ClassBusy, errBusyText: ClassBusy, errEmpty: ClassMalformed, ErrTooLarge: ClassMalformed,
 		errTimeout{"x"}: ClassTimeout, malformedf("x"): ClassMalformed, syscall.EIO: ClassFailed} {
 		if got := Classify(fmt.Errorf("wrapped: %w", err)); got != want {

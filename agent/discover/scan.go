@@ -88,7 +88,9 @@ func (s *Scanner) scanOnce(ctx context.Context) (*Facts, error) {
 	}
 	root, host, pci := parts[0], parts[1].host, parts[3].pci
 	s.links.begin(root.generation)
-	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode { return readNode(r, root.nodes[i], &s.links) })
+	nodes, err := runAll(ctx, s, len(root.nodes), func(r *reader, i int) *kfdNode {
+		return readNode(r, root.nodes[i], &s.links)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -314,10 +316,12 @@ func readNode(r *reader, number int, cache *linkCache) *kfdNode {
 		return n
 	}
 	if !n.readLinks(r, cache, dir+"/io_links", false) {
-		// The driver makes io_links beside mem_banks for every node (kfd_topology.c, kfd_build_sysfs_node_entry). Where only
-		// that one is gone, the topology is being re-created or the copy is not whole: no link is known to be missing.
+		// The driver makes io_links beside mem_banks for every node (kfd_topology.c, kfd_build_sysfs_node_entry). Where
+		// only that one is gone, the topology is being re-created or the copy is not whole: no link is known to be
+		// missing.
 		if _, err := r.dir(dir + "/mem_banks"); err == nil {
-			n.unread = append(n.unread, &ReadError{Path: dir + "/io_links", Class: ClassFailed, Err: errors.New("it is not there, though the driver makes it for every GPU")})
+			n.unread = append(n.unread, &ReadError{Path: dir + "/io_links", Class: ClassFailed,
+				Err: errors.New("it is not there, though the driver makes it for every GPU")})
 		}
 	}
 	n.readLinks(r, cache, dir+"/p2p_links", true)
@@ -363,7 +367,8 @@ func (n *kfdNode) readLinks(r *reader, cache *linkCache, dir string, indirect bo
 			n.unread = append(n.unread, rerr)
 			continue
 		}
-		l := linkRecord{from: n.number, to: int(*p.To & 0xffffffff), kind: *p.Type, weight: *p.Weight, indirect: indirect}
+		l := linkRecord{from: n.number, to: int(*p.To & 0xffffffff), kind: *p.Type, weight: *p.Weight,
+			indirect: indirect}
 		l.minMBps, l.maxMBps = stated(p.MinBandwidth), stated(p.MaxBandwidth)
 		if p.From != nil {
 			l.claimedFrom = *p.From

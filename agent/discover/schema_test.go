@@ -82,7 +82,8 @@ func (s *schema) faults(path string, value any) (faults []string) {
 			add("%q is not of type %s, or too long", v, s.Type)
 		}
 	case float64:
-		if s.Type != "integer" || v != math.Trunc(v) || s.Format == "int32" && (v > math.MaxInt32 || v < math.MinInt32) {
+		if s.Type != "integer" || v != math.Trunc(v) ||
+			s.Format == "int32" && (v > math.MaxInt32 || v < math.MinInt32) {
 			add("%v is not of type %s %s", v, s.Type, s.Format)
 		}
 	case []any:
@@ -118,8 +119,8 @@ func TestSchemaRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for field, value := range map[string]any{"bootID": string(make([]byte, 65)), "gpuCount": 1.5, "deviceCount": float64(1 << 31), "gpus": make([]any, 17),
-		"function": "Real", "partition": nil} {
+	for field, value := range map[string]any{"bootID": string(make([]byte, 65)), "gpuCount": 1.5,
+		"deviceCount": float64(1 << 31), "gpus": make([]any, 17), "function": "Real", "partition": nil} {
 		if property := s.Properties[field]; len(property.faults(field, value)) == 0 {
 			t.Errorf("%s takes %v", field, value)
 		}

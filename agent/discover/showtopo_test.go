@@ -59,8 +59,8 @@ func TestShowTopo(t *testing.T) {
 		rows   int
 	}{
 		"mi300x-8.txt": {"MI300X", nil, "", []string{weights, hops, types}, 8},
-		// 52 is what a host with several NUMA nodes in a socket has. rocm-smi's 3 hops are over PCIe, and ours are of xGMI
-		// alone.
+		// 52 is what a host with several NUMA nodes in a socket has. rocm-smi's 3 hops are over PCIe, and ours are of
+		// xGMI alone.
 		"4gpu-pcie.txt": {"MI210", pcie, "52", []string{weights, hops, types}, 4},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -79,7 +79,8 @@ func TestShowTopo(t *testing.T) {
 	})
 }
 
-func compareMatrices(t *testing.T, file, model string, node func(*nodetree.Node), pcie string, titles []string, rows int) {
+func compareMatrices(t *testing.T, file, model string, node func(*nodetree.Node), pcie string,
+	titles []string, rows int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(fixtures(t), "text", file))
 	if err != nil {
@@ -87,7 +88,8 @@ func compareMatrices(t *testing.T, file, model string, node func(*nodetree.Node)
 	}
 	tree := inMemory(t, model, node)
 	for _, name := range tree.Files() {
-		if link, _ := tree.ReadFile(name); pcie != "" && strings.Contains(name, "/p2p_links/") && strings.HasSuffix(name, "/properties") {
+		if link, _ := tree.ReadFile(name); pcie != "" && strings.Contains(name, "/p2p_links/") &&
+			strings.HasSuffix(name, "/properties") {
 			tree.Set(name, regexp.MustCompile(`(?m)^weight \d+$`).ReplaceAllString(string(link), "weight "+pcie))
 		}
 	}
@@ -169,7 +171,8 @@ func TestCardsOfRCCL(t *testing.T) {
 		links        int
 		want         []string
 	}{
-		"topo_3p_pcie.xml":  {"MI210", 0, 3, 0, 0, MeshNotApplicable, 0, []string{"Warning GPUMissing", "Warning XGMIBridgeAbsent"}},
+		"topo_3p_pcie.xml": {"MI210", 0, 3, 0, 0, MeshNotApplicable, 0,
+			[]string{"Warning GPUMissing", "Warning XGMIBridgeAbsent"}},
 		"topo_4p3l_2h.xml":  {"MI100", 0, 8, 24, 2, MeshFull, 24, []string{}},
 		"topo_8p6l.xml":     {"MI100", 0, 8, 48, 1, MeshFull, 56, []string{}},
 		"topo_8p_pcie.xml":  {"MI100", 0x66a1, 8, 0, 0, MeshNotApplicable, 0, []string{"Warning XGMIBridgeAbsent"}},
@@ -200,7 +203,8 @@ func TestCardsOfRCCL(t *testing.T) {
 				}
 				for i := range addresses {
 					for j := range i {
-						if n.GPUs[i].Hive > 0 && n.GPUs[i].Hive == n.GPUs[j].Hive && !direct[[2]string{addresses[i], addresses[j]}] {
+						if n.GPUs[i].Hive > 0 && n.GPUs[i].Hive == n.GPUs[j].Hive &&
+							!direct[[2]string{addresses[i], addresses[j]}] {
 							n.Links = append(n.Links, nodetree.Link{A: i, B: j, Kind: nodetree.LinkXGMI, Hops: 2})
 						}
 					}
@@ -275,7 +279,8 @@ func TestReportedErrors(t *testing.T) {
 	for _, p := range f.Problems {
 		codes[p.Code] = true
 	}
-	if diff := cmp.Diff(map[string]bool{"GPUHidden": true, "PartitionUnreadable": true, "ErrorCountUnreadable": true}, codes); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"GPUHidden": true, "PartitionUnreadable": true, "ErrorCountUnreadable": true},
+		codes); diff != "" {
 		t.Errorf("problems %v (-want +got):\n%s", f.Problems, diff)
 	}
 	g := &f.GPUs[0]

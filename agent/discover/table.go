@@ -55,12 +55,14 @@ func (f *Facts) Verdict() string {
 		text = "SIMULATED: "
 	}
 	if !f.Healthy() {
-		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s", plural("", errs, "error"), plural(", ", warnings, "warning"), gpusInWords(f), problemInWords(f, 0))
+		return text + fmt.Sprintf("NOT HEALTHY (%s%s), %s: %s",
+			plural("", errs, "error"), plural(", ", warnings, "warning"), gpusInWords(f), problemInWords(f, 0))
 	}
 	word := "healthy"
 	switch {
 	case len(f.HiddenNodes) > 0:
-		word = fmt.Sprintf("not proven healthy (%s hidden from this container)", plural("", len(f.HiddenNodes), "GPU device"))
+		word = fmt.Sprintf("not proven healthy (%s hidden from this container)",
+			plural("", len(f.HiddenNodes), "GPU device"))
 	case !f.Proven():
 		word = "no error found, but not proven healthy"
 	}
@@ -102,7 +104,8 @@ func problemHead(f *Facts, i int) string {
 	var numbers []string
 	for g := range f.GPUs {
 		address := f.GPUs[g].PCIAddress
-		if p.GPU == address || p.PeerGPU == address || slices.Contains(p.GPUs, address) || strings.HasPrefix(p.Path, pciDir+"/"+address+"/") {
+		if p.GPU == address || p.PeerGPU == address || slices.Contains(p.GPUs, address) ||
+			strings.HasPrefix(p.Path, pciDir+"/"+address+"/") {
 			numbers = append(numbers, gpuName(g))
 		}
 	}
@@ -119,7 +122,8 @@ func meshWords(m *Mesh) string {
 	case m.State == MeshNotApplicable:
 		return "not applicable"
 	case m.ExpectedLinks != nil && m.detours > 0:
-		return fmt.Sprintf("%s (%d of %d links, %d of them not direct)", strings.ToLower(m.State), m.Links, *m.ExpectedLinks, m.detours)
+		return fmt.Sprintf("%s (%d of %d links, %d of them not direct)",
+			strings.ToLower(m.State), m.Links, *m.ExpectedLinks, m.detours)
 	case m.ExpectedLinks != nil:
 		return fmt.Sprintf("%s (%d of %d links)", strings.ToLower(m.State), m.Links, *m.ExpectedLinks)
 	}

@@ -41,8 +41,8 @@ func (t *table) gpus(f *Facts) {
 		if g.VRAMBytes != nil {
 			vram = fmt.Sprintf("%.1f", float64(*g.VRAMBytes)/(1<<30))
 		}
-		row := []string{gpuName(i), g.PCIAddress, g.Model, strings.ReplaceAll(mode, Unknown, notKnown), hive, mark(g.NUMANode), vram, pcieWords(&g.PCIe),
-			ranges(g.Nodes), renderWords(f, g)}
+		row := []string{gpuName(i), g.PCIAddress, g.Model, strings.ReplaceAll(mode, Unknown, notKnown), hive,
+			mark(g.NUMANode), vram, pcieWords(&g.PCIe), ranges(g.Nodes), renderWords(f, g)}
 		if modules {
 			row = append(row, mark(g.Module))
 		}
@@ -141,8 +141,8 @@ func (t *table) numa(f *Facts) {
 	t.line("")
 }
 
-var nicPathWords = map[string]string{NearSwitch: "same PCIe switch", NearHost: "same PCIe host bridge", NearNUMA: "same NUMA node",
-	NearFar: "on another NUMA node"}
+var nicPathWords = map[string]string{NearSwitch: "same PCIe switch", NearHost: "same PCIe host bridge",
+	NearNUMA: "same NUMA node", NearFar: "on another NUMA node"}
 
 // nics is one row for each RDMA device.
 func (t *table) nics(f *Facts) {
@@ -195,7 +195,8 @@ func (t *table) nics(f *Facts) {
 		if itsInterface == "" {
 			itsInterface = notThere
 		}
-		rows = append(rows, []string{n.Name, itsInterface, orMark(address), orMark(product), link, state, rate, mark(n.NUMANode), nearest})
+		rows = append(rows, []string{n.Name, itsInterface, orMark(address), orMark(product), link, state, rate,
+			mark(n.NUMANode), nearest})
 	}
 	t.columns(rows)
 	t.line("")
@@ -208,7 +209,8 @@ func (t *table) errors(f *Facts) {
 	}
 	t.title("RAS errors since the driver was loaded (UE uncorrectable, CE correctable, DE deferred)")
 	counted := false
-	rows := [][]string{{"", "UE", "CE", "DE", "BAD-PAGES", "XGMI-PORTS", "HOTSPOT-C", "MEMORY-C", "POWER-W", "BLOCKS (UE/CE/DE)"}}
+	rows := [][]string{{"", "UE", "CE", "DE", "BAD-PAGES", "XGMI-PORTS", "HOTSPOT-C", "MEMORY-C", "POWER-W",
+		"BLOCKS (UE/CE/DE)"}}
 	for i := range f.GPUs {
 		row := append([]string{gpuName(i)}, rasCells(f, i)...)
 		for _, cell := range row[1:] {
@@ -264,7 +266,8 @@ func rasCells(f *Facts, gpu int) []string {
 	ports, hotspot, memory, power := notThere, notThere, notThere, notThere
 	switch {
 	case g.Metrics != nil:
-		ports, hotspot, memory, power = portWords(g.Metrics.XGMIPorts), mark(g.Metrics.HotspotCelsius), mark(g.Metrics.MemoryCelsius), mark(g.Metrics.SocketPowerWatts)
+		ports, hotspot, memory, power = portWords(g.Metrics.XGMIPorts), mark(g.Metrics.HotspotCelsius),
+			mark(g.Metrics.MemoryCelsius), mark(g.Metrics.SocketPowerWatts)
 	case unreadBelow(f, dir+"/gpu_metrics"):
 		ports, hotspot, memory, power = notKnown, notKnown, notKnown, notKnown
 	}

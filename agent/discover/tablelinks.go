@@ -9,7 +9,8 @@ import (
 // there, the hops are those of the weight: its tools print 1 for every pair that xGMI joins.
 func (t *table) matrices(f *Facts) {
 	if len(f.Devices) != len(f.GPUs) {
-		t.line("Links are drawn between the %d physical GPUs; -o json has those of all %d devices.", len(f.GPUs), len(f.Devices))
+		t.line("Links are drawn between the %d physical GPUs; -o json has those of all %d devices.",
+			len(f.GPUs), len(f.Devices))
 		t.line("")
 	}
 	t.matrix(f, "Weight between two GPUs", "0", func(l *Link) string { return fmt.Sprint(l.Weight) })

@@ -24,7 +24,8 @@ func (t *table) node(f *Facts) {
 	}
 	t.field("GPUs", gpus)
 	if len(f.HiddenNodes) > 0 {
-		t.field("Hidden", fmt.Sprintf("KFD nodes %s: outside this container's device cgroup, neither absent nor broken", ranges(f.HiddenNodes)))
+		t.field("Hidden", fmt.Sprintf("KFD nodes %s: outside this container's device cgroup, neither absent nor broken",
+			ranges(f.HiddenNodes)))
 	}
 	if len(f.UnreadableNodes) > 0 {
 		t.field("Unreadable", fmt.Sprintf("KFD nodes %s", ranges(f.UnreadableNodes)))
@@ -49,7 +50,8 @@ func (t *table) node(f *Facts) {
 		t.field("Hives", hivesWords(f)...)
 	}
 	t.field("RDMA", rdmaWords(f))
-	t.field("Settings", "kernel.numa_balancing "+mark(f.Host.NUMABalancing)+" (RCCL wants 0), IOMMU "+iommuWords(f.Host.IOMMU))
+	t.field("Settings",
+		"kernel.numa_balancing "+mark(f.Host.NUMABalancing)+" (RCCL wants 0), IOMMU "+iommuWords(f.Host.IOMMU))
 	t.line("")
 }
 

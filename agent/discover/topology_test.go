@@ -29,7 +29,8 @@ func column(at int, value string) func(string) string {
 	}
 }
 
-var mi300x = []string{"0000:05:00.0", "0000:2b:00.0", "0000:5b:00.0", "0000:65:00.0", "0000:7d:00.0", "0000:a5:00.0", "0000:d5:00.0", "0000:e7:00.0"}
+var mi300x = []string{"0000:05:00.0", "0000:2b:00.0", "0000:5b:00.0", "0000:65:00.0", "0000:7d:00.0", "0000:a5:00.0",
+	"0000:d5:00.0", "0000:e7:00.0"}
 
 // TestLinkSides: what both sides of a pair say is held against each other and against KFD.
 func TestLinkSides(t *testing.T) {
@@ -52,7 +53,8 @@ func TestLinkSides(t *testing.T) {
 		}, []string{"Error LinkAsymmetric " + pair}, "up on the side of 0000:5b:00.0 only", MeshFull},
 		"hops on one side": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
 			edit(t, tree, gpuFile(t, tree, mi300x[2], "xgmi_num_hops"), column(1, "40"))
-		}, []string{"Error LinkAsymmetric " + pair}, "0000:2b:00.0 counts 1 xGMI hops to 0000:5b:00.0, which counts 0 back: up on the side of 0000:2b:00.0 only", MeshFull},
+		}, []string{"Error LinkAsymmetric " + pair}, "0000:2b:00.0 counts 1 xGMI hops to 0000:5b:00.0, which counts " +
+			"0 back: up on the side of 0000:2b:00.0 only", MeshFull},
 		"the kind of link is no hop": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
 			edit(t, tree, gpuFile(t, tree, mi300x[2], "xgmi_num_hops"), column(1, "01"))
 		}, []string{}, "", MeshFull},
@@ -66,10 +68,14 @@ func TestLinkSides(t *testing.T) {
 			edit(t, tree, gpuFile(t, tree, mi300x[1], "xgmi_num_links"), column(2, "00"))
 			edit(t, tree, gpuFile(t, tree, mi300x[4], "xgmi_num_hops"), column(4, "41"))
 		}, []string{}, "", MeshFull},
-		"KFD counts other hops": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) { setBoth(t, tree, "xgmi_num_hops", "42") },
-			[]string{"Warning LinkInconsistent " + pair}, "KFD says 1 xGMI hops (weight 15) and xgmi_num_hops 2", MeshFull},
-		"KFD states another sum": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) { setBoth(t, tree, "xgmi_num_links", "02") },
-			[]string{"Warning LinkInconsistent " + pair}, "64000 MB/s for one xGMI link and 64000 for all, and xgmi_num_links has 2", MeshFull},
+		"KFD counts other hops": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
+			setBoth(t, tree, "xgmi_num_hops", "42")
+		}, []string{"Warning LinkInconsistent " + pair},
+			"KFD says 1 xGMI hops (weight 15) and xgmi_num_hops 2", MeshFull},
+		"KFD states another sum": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
+			setBoth(t, tree, "xgmi_num_links", "02")
+		}, []string{"Warning LinkInconsistent " + pair},
+			"64000 MB/s for one xGMI link and 64000 for all, and xgmi_num_links has 2", MeshFull},
 		"old driver, links of one direction": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
 			for i := range mi300x {
 				for j := range i {
@@ -79,18 +85,22 @@ func TestLinkSides(t *testing.T) {
 		}, []string{"Warning LinkInconsistent 0000:05:00.0<->0000:2b:00.0"}, "28 of 28 pairs differ", MeshFull},
 		"MI250X, links on one side": {"MI250X", nil, func(t *testing.T, tree *nodetree.Tree) {
 			edit(t, tree, gpuFile(t, tree, "0000:c1:00.0", "xgmi_num_links"), column(1, "03"))
-		}, []string{"Warning LinkAsymmetric 0000:c1:00.0<->0000:c6:00.0"}, "counts 3 xGMI links to 0000:c6:00.0, which counts 4 back", MeshFull},
+		}, []string{"Warning LinkAsymmetric 0000:c1:00.0<->0000:c6:00.0"},
+			"counts 3 xGMI links to 0000:c6:00.0, which counts 4 back", MeshFull},
 		"KFD, one direction only": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 2, B: 1, Kind: nodetree.LinkNone, OneWay: true}}
 		}, nil, []string{"Error LinkAsymmetric " + pair}, "the side of 0000:5b:00.0 is down", MeshIncomplete},
 		"KFD, weights differ": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkXGMI, Hops: 2, OneWay: true}}
-		}, nil, []string{"Error LinkAsymmetric " + pair}, "weight 30 from 0000:2b:00.0 to 0000:5b:00.0 and 15 back", MeshIncomplete},
+		}, nil, []string{"Error LinkAsymmetric " + pair}, "weight 30 from 0000:2b:00.0 to 0000:5b:00.0 and 15 back",
+			MeshIncomplete},
 		"KFD, bandwidths differ": {"MI300X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 1, B: 2, Kind: nodetree.LinkXGMI, BandwidthMBps: 16000, OneWay: true}}
 		}, nil, []string{"Error LinkAsymmetric " + pair}, "16000 to 16000 MB/s", MeshFull},
 		"KFD, one bandwidth not stated": {"MI300X", nil, func(t *testing.T, tree *nodetree.Tree) {
-			edit(t, tree, linkTo(t, tree, 3, 4), func(text string) string { return strings.ReplaceAll(text, "bandwidth 64000", "bandwidth 0") })
+			edit(t, tree, linkTo(t, tree, 3, 4), func(text string) string {
+				return strings.ReplaceAll(text, "bandwidth 64000", "bandwidth 0")
+			})
 		}, []string{}, "", MeshFull},
 		"MI250X, one direction slower": {"MI250X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 0, B: 1, Kind: nodetree.LinkXGMI, BandwidthMBps: 50000, OneWay: true}}
@@ -98,8 +108,10 @@ func TestLinkSides(t *testing.T) {
 		"MI250X, three hops where two would do": {"MI250X", func(n *nodetree.Node) {
 			n.Links = []nodetree.Link{{A: 0, B: 3, Kind: nodetree.LinkXGMI, Hops: 3}}
 		}, nil, []string{}, "", MeshFull},
-		"MI250X, a pair over PCIe": {"MI250X", func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 3, Kind: nodetree.LinkPCIe}} },
-			nil, []string{"Error PCIeInsteadOfXGMI 0000:c1:00.0<->0000:ce:00.0"}, "expected xGMI within a hive of 8", MeshIncomplete},
+		"MI250X, a pair over PCIe": {"MI250X", func(n *nodetree.Node) {
+			n.Links = []nodetree.Link{{A: 0, B: 3, Kind: nodetree.LinkPCIe}}
+		}, nil, []string{"Error PCIeInsteadOfXGMI 0000:c1:00.0<->0000:ce:00.0"},
+			"expected xGMI within a hive of 8", MeshIncomplete},
 		"MI210, two hives": {"MI210", nil, nil, []string{}, "", MeshFull},
 		"MI210, a card without a bridge": {"MI210", func(n *nodetree.Node) { n.GPUs[2].Hive = -1 }, nil,
 			[]string{"Warning XGMIBridgeAbsent 0000:43:00.0"}, "1 of 8 GPUs are in no xGMI hive", MeshFull},
@@ -187,7 +199,8 @@ func TestHiveLists(t *testing.T) {
 	tree.Remove(pciDir + "/" + gone)
 	tree.Remove(dir)
 	f := scan(t, tree, Options{})
-	if diff := cmp.Diff([]string{"Error GPUMissing"}, problemLines(f)); diff != "" || !strings.Contains(f.Problems[0].Message, gone) {
+	if diff := cmp.Diff([]string{"Error GPUMissing"}, problemLines(f)); diff != "" ||
+		!strings.Contains(f.Problems[0].Message, gone) {
 		t.Errorf("problems %v (-want +got):\n%s", f.Problems, diff)
 	}
 	// A hive of cards is as large as its own list; the other hive does not count.
@@ -198,14 +211,15 @@ func TestHiveLists(t *testing.T) {
 	tree.Remove(pciDir + "/" + whole.GPUs[6].PCIAddress)
 	tree.Remove(dir)
 	f = scan(t, tree, Options{})
-	if diff := cmp.Diff([]string{"Error GPUMissing"}, problemLines(f)); diff != "" || !strings.Contains(f.Problems[0].Message, "7 of the 8") {
+	if diff := cmp.Diff([]string{"Error GPUMissing"}, problemLines(f)); diff != "" ||
+		!strings.Contains(f.Problems[0].Message, "7 of the 8") {
 		t.Errorf("problems %v (-want +got):\n%s", f.Problems, diff)
 	}
 }
 
 func TestParseHiveList(t *testing.T) {
-	for text, want := range map[string]string{"00 41 41 \n": "[0 65 65]", "04": "[4]", "ff 00": "[255 0]", "": "", " \n": "", "1g": "", "100": "", "-1": "",
-		strings.Repeat("01 ", 64): "64", strings.Repeat("01 ", 65): ""} {
+	for text, want := range map[string]string{"00 41 41 \n": "[0 65 65]", "04": "[4]", "ff 00": "[255 0]", "": "",
+		" \n": "", "1g": "", "100": "", "-1": "", strings.Repeat("01 ", 64): "64", strings.Repeat("01 ", 65): ""} {
 		got, err := parseHiveList([]byte(text))
 		switch {
 		case want == "":
@@ -231,7 +245,8 @@ func FuzzHiveOrder(f *testing.F) {
 		dir := pciDir + "/0000:05:00.0/xgmi_hive_info/"
 		tree := memFS{dir + "xgmi_hive_id": "1\n", dir + name1: target1, dir + name2: target2}
 		var unread []*ReadError
-		for _, address := range readHiveOrder(&reader{fs: tree, hung: &hungReads{}, clock: Options{}.withDefaults().Clock}, "0000:05:00.0", &unread) {
+		for _, address := range readHiveOrder(&reader{fs: tree, hung: &hungReads{},
+			clock: Options{}.withDefaults().Clock}, "0000:05:00.0", &unread) {
 			if !isPCIAddress(address) {
 				t.Errorf("%q is no address", address)
 			}

@@ -86,7 +86,8 @@ func librariesOf(dir string) []string {
 	return libraryDirs
 }
 
-var hipVersion = regexp.MustCompile(`(?m)^[ \t]*(?:#[ \t]*define[ \t]+)?HIP_VERSION_(MAJOR|MINOR|PATCH)[ \t]*[= \t][ \t]*(\d{1,9})[ \t\r]*$`)
+var hipVersion = regexp.MustCompile(
+	`(?m)^[ \t]*(?:#[ \t]*define[ \t]+)?HIP_VERSION_(MAJOR|MINOR|PATCH)[ \t]*[= \t][ \t]*(\d{1,9})[ \t\r]*$`)
 
 // parseHIPVersion reads hipconfig's file (HIP_VERSION_MAJOR=7) or hip_version.h: 6.4.43484. It is the runtime's
 // version, which differs from ROCm's.
@@ -128,7 +129,8 @@ func parseRCCLLink(target string) (string, error) {
 	return releaseOf(m[1]), nil
 }
 
-var rcclDefine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE)[ \t]+(\d{1,8})[ \t\r]*$`)
+var rcclDefine = regexp.MustCompile(
+	`(?m)^[ \t]*#[ \t]*define[ \t]+NCCL_(MAJOR|MINOR|PATCH|VERSION_CODE)[ \t]+(\d{1,8})[ \t\r]*$`)
 
 // parseRCCLHeader reads rccl.h: NCCL_MAJOR, NCCL_MINOR and NCCL_PATCH, else NCCL_VERSION_CODE. 22707 is 2.27.7; before
 // 2.9 the code has four digits, and 2803 is 2.8.3 (rccl src/nccl.h.in, NCCL_VERSION).
@@ -219,12 +221,14 @@ func (s *rocmScan) site(dir string, names []string) bool {
 		if version, ok := wheelVersion(name, sdkWheel); ok {
 			sdk = name
 			v, err := parseROCmVersion([]byte(version))
-			s.add(rocmSource{tier: tierDatabase, install: dir + "/" + sdkDir, ROCmSource: told(dir+"/"+name, v, []byte(version), err)})
+			s.add(rocmSource{tier: tierDatabase, install: dir + "/" + sdkDir,
+				ROCmSource: told(dir+"/"+name, v, []byte(version), err)})
 		}
 	}
 	if sdk == "" && slices.Contains(names, sdkDir) {
-		s.add(rocmSource{tier: tierDatabase, install: dir + "/" + sdkDir, ROCmSource: ROCmSource{Path: dir + "/" + sdkDir,
-			Error: "no rocm_sdk_core-<version>.dist-info is beside it"}})
+		s.add(rocmSource{tier: tierDatabase, install: dir + "/" + sdkDir,
+			ROCmSource: ROCmSource{Path: dir + "/" + sdkDir,
+				Error: "no rocm_sdk_core-<version>.dist-info is beside it"}})
 	}
 	for _, name := range names {
 		version, ok := wheelVersion(name, torchWheel)
@@ -232,10 +236,13 @@ func (s *rocmScan) site(dir string, names []string) bool {
 			continue
 		}
 		v, err := parseTorchROCm(version)
-		s.add(rocmSource{tier: tierDatabase, install: dir + "/torch", hint: true, ROCmSource: told(dir+"/"+name, v, []byte(version), err)})
+		s.add(rocmSource{tier: tierDatabase, install: dir + "/torch", hint: true,
+			ROCmSource: told(dir+"/"+name, v, []byte(version), err)})
 		library := dir + "/torch/lib/librccl.so"
-		if _, rerr := s.r.link(library); rerr == nil || rerr.Class == ClassUnsupported { // EINVAL: it is there, and no link
-			s.add(rocmSource{tier: tierDatabase, hint: true, ROCmSource: ROCmSource{Path: library, Raw: "RCCL of PyTorch " + printable([]byte(version), 48)}})
+		// EINVAL: it is there, and no link
+		if _, rerr := s.r.link(library); rerr == nil || rerr.Class == ClassUnsupported {
+			s.add(rocmSource{tier: tierDatabase, hint: true,
+				ROCmSource: ROCmSource{Path: library, Raw: "RCCL of PyTorch " + printable([]byte(version), 48)}})
 		}
 	}
 	return len(names) > 0

@@ -39,12 +39,15 @@ func (c *viewCheck) add(name subject, i, j int) {
 	}
 	link := c.f.Mesh.Pairs[i][j]
 	if there.hops != nil && link.Hops != nil && *link.Hops != uint64(*there.hops) {
-		c.other = append(c.other, viewFinding{name, fmt.Sprintf("KFD says %d xGMI hops (weight %d) and xgmi_num_hops %d", *link.Hops, link.Weight, *there.hops)})
+		c.other = append(c.other,
+			viewFinding{name, fmt.Sprintf("KFD says %d xGMI hops (weight %d) and xgmi_num_hops %d",
+				*link.Hops, link.Weight, *there.hops)})
 		return
 	}
 	least, most := link.MinBandwidthMBps, link.MaxBandwidthMBps
 	if there.links != nil && least != nil && most != nil && *most != *least*uint64(*there.links) {
-		c.other = append(c.other, viewFinding{name, fmt.Sprintf("KFD states %d MB/s for one xGMI link and %d for all, and xgmi_num_links has %d of them", *least, *most, *there.links)})
+		c.other = append(c.other, viewFinding{name, fmt.Sprintf("KFD states %d MB/s for one xGMI link and %d for "+
+			"all, and xgmi_num_links has %d of them", *least, *most, *there.links)})
 	}
 }
 
@@ -69,14 +72,16 @@ func (c *viewCheck) report(l *problemList) {
 	const next = "Look for XGMI in the kernel log; power-cycle the node."
 	if n := len(c.sides); n > 2 && 2*n > c.pairs {
 		l.warn(v1alpha1.ProblemLinkInconsistent, c.sides[0].subject,
-			"%s; the sides of %d of %d pairs differ, which old drivers cause. Update the driver; measure if it stays.", c.sides[0].text, n, c.pairs)
+			"%s; the sides of %d of %d pairs differ, which old drivers cause. Update the driver; measure if it stays.",
+			c.sides[0].text, n, c.pairs)
 	} else {
 		for _, s := range c.sides {
 			severity := v1alpha1.SeverityWarning
 			if c.f.GPUs[0].model.Fabric == fabricMesh {
 				severity = v1alpha1.SeverityError
 			}
-			l.add(severity, v1alpha1.ProblemLinkAsymmetric, s.subject, "%s; expected the same on both sides. %s", s.text, next)
+			l.add(severity, v1alpha1.ProblemLinkAsymmetric, s.subject,
+				"%s; expected the same on both sides. %s", s.text, next)
 		}
 	}
 	if n := len(c.other); n > 0 {
@@ -84,7 +89,8 @@ func (c *viewCheck) report(l *problemList) {
 		if n > 1 {
 			more = fmt.Sprintf(" (and so for %d more pairs)", n-1)
 		}
-		l.warn(v1alpha1.ProblemLinkInconsistent, c.other[0].subject, "%s%s; expected the same. The topology may have been changing: look again, then reload the driver.",
+		l.warn(v1alpha1.ProblemLinkInconsistent, c.other[0].subject,
+			"%s%s; expected the same. The topology may have been changing: look again, then reload the driver.",
 			c.other[0].text, more)
 	}
 }

@@ -21,7 +21,8 @@ type HostFacts struct {
 	Model, Partition, Mesh string
 	// GPUs that ranks could use, partitions counted each.
 	GPUs int
-	// Throttled says which GPUs were throttled for heat or power before the run; empty where none was or it is not known.
+	// Throttled says which GPUs were throttled for heat or power before the run; empty where none was or it is not
+	// known.
 	Throttled string
 }
 
@@ -31,7 +32,8 @@ func HostFactsOf(own *discover.Facts) HostFacts {
 		return HostFacts{}
 	}
 	f := own.NodeFacts(0)
-	return hostFacts(&api.PlatformFacts{Model: f.GPUModel, Partition: f.Partition, Mesh: f.XGMI.Mesh, Devices: f.DeviceCount}, own)
+	return hostFacts(&api.PlatformFacts{Model: f.GPUModel, Partition: f.Partition, Mesh: f.XGMI.Mesh,
+		Devices: f.DeviceCount}, own)
 }
 
 // SymptomWarnings are the preconditions that were not met, as likely causes take them.
@@ -53,7 +55,8 @@ func hostFacts(monitor *api.PlatformFacts, own *discover.Facts) HostFacts {
 		h.Model, h.Partition, h.Throttled = knownText(own.Model), knownText(own.Partition), throttled(own)
 	}
 	if monitor != nil {
-		h.Model, h.Partition = cmp.Or(h.Model, knownText(monitor.Model)), cmp.Or(h.Partition, knownText(monitor.Partition))
+		h.Model, h.Partition = cmp.Or(h.Model, knownText(monitor.Model)),
+			cmp.Or(h.Partition, knownText(monitor.Partition))
 		h.Mesh, h.GPUs = monitor.Mesh, int(monitor.Devices)
 	}
 	return h
@@ -78,9 +81,12 @@ func throttled(f *discover.Facts) string {
 		if m == nil || m.AccumulationCounter == nil || *m.AccumulationCounter == 0 {
 			continue
 		}
-		for _, cause := range []string{discover.ThrottleProchot, discover.ThrottlePower, discover.ThrottleSocketHot, discover.ThrottleVRHot, discover.ThrottleMemoryHot} {
-			if perMille := m.ThrottleAccumulators[cause] * 1000 / *m.AccumulationCounter; perMille >= throttledPerMille {
-				out = append(out, fmt.Sprintf("GPU %s %d %% of the time since the driver was loaded (%s)", g.PCIAddress, perMille/10, cause))
+		for _, cause := range []string{discover.ThrottleProchot, discover.ThrottlePower, discover.ThrottleSocketHot,
+			discover.ThrottleVRHot, discover.ThrottleMemoryHot} {
+			if perMille := m.ThrottleAccumulators[cause] * 1000 / *m.AccumulationCounter; perMille >=
+				throttledPerMille {
+				out = append(out, fmt.Sprintf("GPU %s %d %% of the time since the driver was loaded (%s)",
+					g.PCIAddress, perMille/10, cause))
 			}
 		}
 	}
@@ -96,11 +102,12 @@ func judgeChecks(e Evidence, t Table, links LinkFindings, settings []api.Setting
 		Place:      reference.Place{Model: e.Host.Model, Partition: e.Host.Partition, Ranks: t.Ranks, Nodes: 1},
 		Thresholds: checks.Thresholds(e.Plan.Thresholds, api.SpanNode), References: checks.Mode(e.Plan.References),
 		Measurements: referenceMeasurements(t),
-		Symptom: reference.Symptom{Mesh: e.Host.Mesh, GPUs: e.Host.GPUs, Throttled: e.Host.Throttled, SlowLink: slowLink(links.Probe),
-			Off: func(k reference.Key) string { return notInEffect(k, settings) }},
+		Symptom: reference.Symptom{Mesh: e.Host.Mesh, GPUs: e.Host.GPUs, Throttled: e.Host.Throttled,
+			SlowLink: slowLink(links.Probe), Off: func(k reference.Key) string { return notInEffect(k, settings) }},
 	}
 	if e.Library != nil {
-		in.Place.Flavor, in.Place.Imitates, in.Symptom.VersionCode = e.Library.Flavor, e.Library.Imitates, e.Library.VersionCode
+		in.Place.Flavor, in.Place.Imitates, in.Symptom.VersionCode = e.Library.Flavor, e.Library.Imitates,
+			e.Library.VersionCode
 	}
 	in.Symptom.Warnings = SymptomWarnings(e.Preconditions)
 	for _, v := range e.Plan.Env {
@@ -116,7 +123,8 @@ func slowLink(p *api.LinkProbe) string {
 	if p == nil || p.MinMBps*100 >= p.MedianMBps*slowLinkPercent {
 		return ""
 	}
-	return fmt.Sprintf("%s moves %s, %d %% of the node's median pair", p.Slowest, units.Bandwidth(p.MinMBps), percent(p.MinMBps, p.MedianMBps))
+	return fmt.Sprintf("%s moves %s, %d %% of the node's median pair",
+		p.Slowest, units.Bandwidth(p.MinMBps), percent(p.MinMBps, p.MedianMBps))
 }
 
 // notInEffect says why a variant's setting does nothing for a key; empty where it is in effect or that is not known.
@@ -154,8 +162,10 @@ func referenceMeasurements(t Table) []reference.Measurement {
 				return rcclx.BusBandwidthMBps(s.Key.Collective, c.MovedBytes, nanoseconds, t.Ranks)
 			}
 			m := reference.Measurement{
-				Key:        reference.Key{Variant: s.Key.Variant, Collective: s.Key.Collective, Datatype: s.Key.Datatype, Placement: s.Key.Placement, SizeBytes: c.SizeBytes},
-				MedianMBps: mbps(c.LatencyNanoseconds), MinMBps: mbps(c.MaxNanoseconds), MaxMBps: mbps(c.MinNanoseconds), P5MBps: mbps(c.P95Nanoseconds),
+				Key: reference.Key{Variant: s.Key.Variant, Collective: s.Key.Collective, Datatype: s.Key.Datatype,
+					Placement: s.Key.Placement, SizeBytes: c.SizeBytes},
+				MedianMBps: mbps(c.LatencyNanoseconds), MinMBps: mbps(c.MaxNanoseconds),
+				MaxMBps: mbps(c.MinNanoseconds), P5MBps: mbps(c.P95Nanoseconds),
 				NoisePercent: int64(c.noisePercent()),
 			}
 			for _, ns := range c.RepeatNanoseconds {

@@ -36,7 +36,8 @@ func seenData(t Table, v rcclx.Variant, c rcclx.Collective, minBytes *int64) rcc
 				if mustBeRight(v, x.Data) {
 					seen.WrongElements += x.WrongElements
 				} else {
-					seen.WrongElements += x.UnwrittenElements // FP8's range explains a lost value, and not that there is none
+					// FP8's range explains a lost value, and not that there is none
+					seen.WrongElements += x.UnwrittenElements
 					lost = max(lost, x.WrongElements-x.UnwrittenElements)
 				}
 				seen.CheckedElements += x.CheckedElements
@@ -97,9 +98,11 @@ func (t Table) DataErrors() []api.DataErrors {
 }
 
 func addDataError(all []api.DataErrors, k SeriesKey, sizeBytes int64, x rcclx.CheckResult) []api.DataErrors {
-	head := api.DataErrors{Variant: api.Variant(k.Variant), Datatype: api.Datatype(k.Datatype), Placement: shownPlacement(k.Placement), Data: api.DataKind(x.Data)}
+	head := api.DataErrors{Variant: api.Variant(k.Variant), Datatype: api.Datatype(k.Datatype),
+		Placement: shownPlacement(k.Placement), Data: api.DataKind(x.Data)}
 	at := slices.IndexFunc(all, func(e api.DataErrors) bool {
-		return e.Variant == head.Variant && e.Datatype == head.Datatype && e.Placement == head.Placement && e.Data == head.Data
+		return e.Variant == head.Variant && e.Datatype == head.Datatype && e.Placement == head.Placement &&
+			e.Data == head.Data
 	})
 	if at < 0 {
 		at = len(all)
@@ -107,9 +110,11 @@ func addDataError(all []api.DataErrors, k SeriesKey, sizeBytes int64, x rcclx.Ch
 	}
 	e := &all[at]
 	e.Collectives, e.SizeBytes = append(e.Collectives, api.Collective(k.Collective)), append(e.SizeBytes, sizeBytes)
-	e.MaxErrorPPM, e.MeanErrorPPM = append(e.MaxErrorPPM, x.MaxRelativeErrorPPM), append(e.MeanErrorPPM, x.MeanRelativeErrorPPM)
+	e.MaxErrorPPM, e.MeanErrorPPM = append(e.MaxErrorPPM, x.MaxRelativeErrorPPM),
+		append(e.MeanErrorPPM, x.MeanRelativeErrorPPM)
 	e.CheckedElements = append(e.CheckedElements, x.CheckedElements)
-	e.NaNElements, e.OverflowElements = append(e.NaNElements, x.NaNElements), append(e.OverflowElements, x.OverflowElements)
+	e.NaNElements, e.OverflowElements = append(e.NaNElements, x.NaNElements),
+		append(e.OverflowElements, x.OverflowElements)
 	return all
 }
 
@@ -131,7 +136,8 @@ func notMet(findings []preflight.Finding) []api.PreconditionStatus {
 	slices.SortStableFunc(open, func(a, b preflight.Finding) int { return severity[a.State] - severity[b.State] })
 	var out []api.PreconditionStatus
 	for _, f := range open[:min(len(open), maxPreconditions)] {
-		p := api.PreconditionStatus{Name: clip.Head(f.Name, 64), State: string(f.State), Message: clip.Head(f.Advised(audience.Pod), maxPreconditionMessage)}
+		p := api.PreconditionStatus{Name: clip.Head(f.Name, 64), State: string(f.State),
+			Message: clip.Head(f.Advised(audience.Pod), maxPreconditionMessage)}
 		if f.Rank >= 0 {
 			r := int32(f.Rank)
 			p.Rank = &r

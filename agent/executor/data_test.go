@@ -44,7 +44,8 @@ func TestConfirmedSettingSaysWhatStopsTheOtherSizes(t *testing.T) {
 		message := explain.Setting(&s, res.Full.DataErrors)
 		if s.Effective != api.EffectivePartial || s.Verified != api.VerifiedConfirmed || s.Reason != want.reason ||
 			!strings.Contains(message, want.words) || !strings.Contains(clip.Head(message, 80), " -> ") {
-			t.Errorf("%s: %s; %+v, expected reason %s, %q and what was measured", name, message, s, want.reason, want.words)
+			t.Errorf("%s: %s; %+v, expected reason %s, %q and what was measured",
+				name, message, s, want.reason, want.words)
 		}
 	}
 }
@@ -64,13 +65,16 @@ func TestTailHazard(t *testing.T) {
 	reduce, gather := setting(t, s, "lowPrecision.AllReduce"), setting(t, s, "lowPrecision.AllGather")
 	message := explain.Setting(&gather, s.DataErrors)
 	// Two counts on eight ranks.
-	if !slices.Equal(reduce.Warnings, []string{api.WarningTailHazard, api.WarningOverflow}) || reduce.Verified != api.VerifiedConfirmed ||
-		reduce.Evidence.TailElements != 80 || reduce.Evidence.TailMultipleElements != 1024 {
+	if !slices.Equal(reduce.Warnings, []string{api.WarningTailHazard, api.WarningOverflow}) ||
+		reduce.Verified != api.VerifiedConfirmed || reduce.Evidence.TailElements != 80 ||
+		reduce.Evidence.TailMultipleElements != 1024 {
 		t.Errorf("%+v", reduce)
 	}
 	// 12 NaNs at each of two sizes on eight ranks.
-	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) || gather.Verified != api.VerifiedConfirmed || gather.Usable != api.ResultsNotUsable ||
-		!strings.Contains(message, "activations: of 160 elements 192 became NaN") || strings.Contains(message, "overflowed") {
+	if !slices.Equal(gather.Warnings, []string{api.WarningOverflow}) ||
+		gather.Verified != api.VerifiedConfirmed || gather.Usable != api.ResultsNotUsable ||
+		!strings.Contains(message, "activations: of 160 elements 192 became NaN") ||
+		strings.Contains(message, "overflowed") {
 		t.Errorf("%s; %+v", message, gather)
 	}
 	for _, r := range s.Results {
@@ -78,7 +82,8 @@ func TestTailHazard(t *testing.T) {
 			t.Errorf("%s %s: sizes %v, %d wrong elements", r.Variant, r.Collective, r.SizeBytes, r.WrongElements)
 		}
 		if r.MaxRelativeErrorPPM != nil && *r.MaxRelativeErrorPPM != 40000 {
-			t.Errorf("%s %s: relative error %d, the lost tail does not count", r.Variant, r.Collective, *r.MaxRelativeErrorPPM)
+			t.Errorf("%s %s: relative error %d, the lost tail does not count",
+				r.Variant, r.Collective, *r.MaxRelativeErrorPPM)
 		}
 	}
 
@@ -91,10 +96,12 @@ func TestTailHazard(t *testing.T) {
 	}
 
 	// What was planned and not tried is not a pass.
-	if res, _, err = runModel(t, defaultPlan(), &modelTeams{relErr: 40000, unchecked: rcclx.DataRounding}, nil); err != nil {
+	if res, _, err = runModel(t, defaultPlan(), &modelTeams{relErr: 40000, unchecked: rcclx.DataRounding},
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	if res.Full.Verdict != api.VerdictInconclusive || !strings.Contains(res.Full.Message, "LowPrecision AllReduce BFloat16: 0 of 2 sizes were not measured, 2 not checked") {
+	if res.Full.Verdict != api.VerdictInconclusive || !strings.Contains(res.Full.Message,
+		"LowPrecision AllReduce BFloat16: 0 of 2 sizes were not measured, 2 not checked") {
 		t.Errorf("%s: %s", res.Full.Verdict, res.Full.Message)
 	}
 }
@@ -132,29 +139,37 @@ func TestHazardOfUserSize(t *testing.T) {
 			t.Errorf("%s: %v, %d wrong", r.Variant, r.SizeBytes, r.WrongElements)
 		}
 	}
-	if got := setting(t, res.Full, "lowPrecision.AllReduce"); !slices.Contains(got.Warnings, api.WarningTailHazard) || res.Full.Verdict != api.VerdictPass {
+	if got := setting(t, res.Full, "lowPrecision.AllReduce"); !slices.Contains(got.Warnings, api.WarningTailHazard) ||
+		res.Full.Verdict != api.VerdictPass {
 		t.Errorf("%s, %+v", res.Full.Verdict, got)
 	}
 }
 
 // TestNeverWritten: a buffer that the library left as it was is called that, and not NaN.
 func TestNeverWritten(t *testing.T) {
-	m := rank.Measurement{Collective: rcclx.AllGather, Datatype: rcclx.BFloat16, SizeBytes: 1 << 20, CountElements: 1 << 19, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000},
-		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 100, FirstWrongElement: ptr.To(int64(0)), UnwrittenElements: 100}}}
+	m := rank.Measurement{Collective: rcclx.AllGather, Datatype: rcclx.BFloat16, SizeBytes: 1 << 20,
+		CountElements: 1 << 19, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000},
+		Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 100, WrongElements: 100,
+			FirstWrongElement: ptr.To(int64(0)), UnwrittenElements: 100}}}
 	j := Judge(Evidence{Node: "n", Plan: defaultPlan(), Ranks: 1, Variants: measured(rcclx.Baseline, m)})
-	if j.Reason != api.ReasonWrongData || !strings.Contains(j.Message, "gave 100 wrong elements over all ranks") || !strings.Contains(j.Message, "100 of them were never written by the library") || strings.Contains(j.Message, "NaN") {
+	if j.Reason != api.ReasonWrongData || !strings.Contains(j.Message, "gave 100 wrong elements over all ranks") ||
+		!strings.Contains(j.Message, "100 of them were never written by the library") ||
+		strings.Contains(j.Message, "NaN") {
 		t.Errorf("%s: %s", j.Reason, j.Message)
 	}
 	// With FP8's activations, too, whose range explains a value that is lost and not one that is missing.
-	m.Checks = []rcclx.CheckResult{{Data: rcclx.DataActivations, CheckedElements: 100, WrongElements: 100, UnwrittenElements: 100}}
+	m.Checks = []rcclx.CheckResult{{Data: rcclx.DataActivations, CheckedElements: 100, WrongElements: 100,
+		UnwrittenElements: 100}}
 	table := Tabulate(measured(rcclx.LowPrecision, m), 1, allRanks(1))
-	if seen := seenData(table, rcclx.LowPrecision, rcclx.AllGather, nil); seen.WrongElements != 100 || seen.LostElements != 0 || !slices.Contains(seen.Usability().Losses, rcclx.LossWrongData) {
+	if seen := seenData(table, rcclx.LowPrecision, rcclx.AllGather, nil); seen.WrongElements != 100 ||
+		seen.LostElements != 0 || !slices.Contains(seen.Usability().Losses, rcclx.LossWrongData) {
 		t.Errorf("%+v", seen)
 	}
 }
 
 func measured(v rcclx.Variant, m rank.Measurement) []VariantOutcome {
-	return []VariantOutcome{{v, supervise.Outcome{Ranks: []supervise.RankOutcome{{Measurements: []rank.Measurement{m}}}}}}
+	return []VariantOutcome{{v,
+		supervise.Outcome{Ranks: []supervise.RankOutcome{{Measurements: []rank.Measurement{m}}}}}}
 }
 
 // TestWrongBeforeTheTail: what is wrong far from the tail that FP8 loses is wrong data like any other.
@@ -166,8 +181,10 @@ func TestWrongBeforeTheTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two kinds of data that must be right on eight ranks: the model makes one of them wrong.
-	want := "LowPrecision AllReduce BFloat16 16777218 B gave 40 wrong elements over all ranks, expected none; do not run jobs on this node; they begin before what FP8 is known to lose at this count"
-	if res.Full.Verdict != api.VerdictFail || res.Full.Reason != api.ReasonWrongData || !strings.Contains(res.Full.Message, want) {
+	want := "LowPrecision AllReduce BFloat16 16777218 B gave 40 wrong elements over all ranks, expected none; " +
+		"do not run jobs on this node; they begin before what FP8 is known to lose at this count"
+	if res.Full.Verdict != api.VerdictFail || res.Full.Reason != api.ReasonWrongData ||
+		!strings.Contains(res.Full.Message, want) {
 		t.Errorf("%s %s: %s", res.Full.Verdict, res.Full.Reason, res.Full.Message)
 	}
 	for _, r := range res.Full.Results {
@@ -187,22 +204,27 @@ func TestBandwidthOfTheSizeMoved(t *testing.T) {
 		return &modelTeams{latency: func(rcclx.Variant, rcclx.Collective, int64) int64 { return 1000 }}
 	}
 	for least, want := range map[int64]api.Verdict{868: api.VerdictPass, 869: api.VerdictFail} {
-		plan.Thresholds = []api.Threshold{{Collective: api.AllGather, SizeBytes: 1000, MinBusBandwidthMBps: ptr.To(least)}}
+		plan.Thresholds = []api.Threshold{{Collective: api.AllGather, SizeBytes: 1000,
+			MinBusBandwidthMBps: ptr.To(least)}}
 		res, _, err := runModel(t, plan, teams(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := res.Full.Results
-		if len(r) != 1 || !slices.Equal(r[0].SizeBytes, []int64{1000}) || !slices.Equal(r[0].BusBandwidthMBps, []int64{868}) || res.Full.Verdict != want || want == api.VerdictFail && !strings.Contains(res.Full.Message, "measured 0.868 GB/s, expected at least 0.869 GB/s") {
+		if len(r) != 1 || !slices.Equal(r[0].SizeBytes, []int64{1000}) ||
+			!slices.Equal(r[0].BusBandwidthMBps, []int64{868}) || res.Full.Verdict != want || want == api.VerdictFail &&
+			!strings.Contains(res.Full.Message, "measured 0.868 GB/s, expected at least 0.869 GB/s") {
 			t.Errorf("at least %d: %s: %s; %+v", least, res.Full.Verdict, res.Full.Message, r)
 		}
 	}
 	// A rank that does not say how much it moved gives no bandwidth, which is neither zero nor a pass.
-	m := rank.Measurement{Collective: rcclx.AllGather, Datatype: rcclx.BFloat16, SizeBytes: 1000, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}}
+	m := rank.Measurement{Collective: rcclx.AllGather, Datatype: rcclx.BFloat16, SizeBytes: 1000,
+		Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}}
 	table := Tabulate(measured(rcclx.Baseline, m), 1, allRanks(1))
 	table.Ranks = 8
 	below, unmeasured := checks.Of(judgeChecks(Evidence{Plan: plan, Ranks: 8}, table, LinkFindings{}, nil))
-	if len(below) != 0 || len(unmeasured) != 1 || !strings.Contains(unmeasured[0].Causes[0], "no bus bandwidth") || unmeasured[0].MeasuredMBps != nil {
+	if len(below) != 0 || len(unmeasured) != 1 || !strings.Contains(unmeasured[0].Causes[0], "no bus bandwidth") ||
+		unmeasured[0].MeasuredMBps != nil {
 		t.Errorf("below %+v, unmeasured %+v", below, unmeasured)
 	}
 }
@@ -215,15 +237,18 @@ func TestDataErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, ends := []api.Collective{api.AllReduce, api.AllReduce, api.AllGather, api.AllGather}, []int64{16 << 20, 64 << 20, 16 << 20, 64 << 20}
+	both, ends := []api.Collective{api.AllReduce, api.AllReduce, api.AllGather, api.AllGather},
+		[]int64{16 << 20, 64 << 20, 16 << 20, 64 << 20}
 	four := func(n int64) []int64 { return []int64{n, n, n, n} }
 	want := []api.DataErrors{
-		{Variant: api.VariantBaseline, Datatype: api.BFloat16, Data: api.DataGradients, Collectives: plan.Collectives, SizeBytes: []int64{64 << 20, 64 << 20},
-			MaxErrorPPM: []int64{3900, 3900}, MeanErrorPPM: []int64{1700, 1700}, CheckedElements: []int64{80, 80}},
-		{Variant: api.VariantLowPrecision, Datatype: api.BFloat16, Data: api.DataGradients, Collectives: both, SizeBytes: ends,
-			MaxErrorPPM: four(61234), MeanErrorPPM: four(23456), CheckedElements: four(80)},
-		{Variant: api.VariantLowPrecision, Datatype: api.BFloat16, Data: api.DataActivations, Collectives: both, SizeBytes: ends,
-			MaxErrorPPM: four(62345), MeanErrorPPM: four(24567), CheckedElements: four(80), NaNElements: four(96)},
+		{Variant: api.VariantBaseline, Datatype: api.BFloat16, Data: api.DataGradients, Collectives: plan.Collectives,
+			SizeBytes: []int64{64 << 20, 64 << 20}, MaxErrorPPM: []int64{3900, 3900}, MeanErrorPPM: []int64{1700, 1700},
+			CheckedElements: []int64{80, 80}},
+		{Variant: api.VariantLowPrecision, Datatype: api.BFloat16, Data: api.DataGradients, Collectives: both,
+			SizeBytes: ends, MaxErrorPPM: four(61234), MeanErrorPPM: four(23456), CheckedElements: four(80)},
+		{Variant: api.VariantLowPrecision, Datatype: api.BFloat16, Data: api.DataActivations, Collectives: both,
+			SizeBytes: ends, MaxErrorPPM: four(62345), MeanErrorPPM: four(24567), CheckedElements: four(80),
+			NaNElements: four(96)},
 	}
 	if diff := cmp.Diff(want, res.Full.DataErrors); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -232,7 +257,8 @@ func TestDataErrors(t *testing.T) {
 		t.Errorf("%s: %s", res.Full.Verdict, res.Full.Message)
 	}
 	largest := largestSizes(slices.Clone(res.Full.DataErrors))
-	if e := largest[2]; !slices.Equal(e.Collectives, plan.Collectives) || !slices.Equal(e.SizeBytes, []int64{64 << 20, 64 << 20}) || len(e.NaNElements) != 2 || len(e.MaxErrorPPM) != 2 {
+	if e := largest[2]; !slices.Equal(e.Collectives, plan.Collectives) ||
+		!slices.Equal(e.SizeBytes, []int64{64 << 20, 64 << 20}) || len(e.NaNElements) != 2 || len(e.MaxErrorPPM) != 2 {
 		t.Errorf("largest sizes: %+v", e)
 	}
 }
@@ -245,9 +271,11 @@ func TestNotMet(t *testing.T) {
 		{Name: "GPUBusy", State: preflight.Failed, Rank: 3, Message: "process 7"},
 	})
 	want := []api.PreconditionStatus{
-		{Name: "GPUBusy", State: "Failed", Rank: ptr.To(int32(3)), Message: "process 7: wait for the other work to end or end it, then run again"},
+		{Name: "GPUBusy", State: "Failed", Rank: ptr.To(int32(3)),
+			Message: "process 7: wait for the other work to end or end it, then run again"},
 		{Name: "LockedMemory", State: "Unknown", Message: strings.Repeat("m", 253) + "..."},
-		{Name: "IOMMU", State: "Warning", Message: "no iommu=pt: add iommu=pt to the kernel's command line and reboot the node"},
+		{Name: "IOMMU", State: "Warning",
+			Message: "no iommu=pt: add iommu=pt to the kernel's command line and reboot the node"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -264,20 +292,26 @@ func TestNotMet(t *testing.T) {
 // TestVerdictWords: what concerns all ranks blames none, and RAS' verdict stands in the message.
 func TestVerdictWords(t *testing.T) {
 	judge := func(f supervise.Failure) Judgement {
-		return Judge(Evidence{Node: "node-a", Plan: defaultPlan(), Ranks: 8, Prepared: Prepared{PCI: make([]string, 8)}, Failure: &f})
+		return Judge(Evidence{Node: "node-a", Plan: defaultPlan(), Ranks: 8,
+			Prepared: Prepared{PCI: make([]string, 8)}, Failure: &f})
 	}
 	for _, code := range []string{rank.CodeLibraryMissing, rank.CodeLibraryTooOld, rank.CodeSymbolMissing} {
-		j := judge(supervise.Failure{Kind: supervise.FailRankError, Code: code, Rank: 0, Message: "rank 0 failed at load"})
-		if j.Verdict != api.VerdictError || j.Reason != code || len(j.Culprits) != 0 || !strings.Contains(j.Message, "all 8 ranks load it by the same path") {
+		j := judge(supervise.Failure{Kind: supervise.FailRankError, Code: code, Rank: 0,
+			Message: "rank 0 failed at load"})
+		if j.Verdict != api.VerdictError || j.Reason != code || len(j.Culprits) != 0 ||
+			!strings.Contains(j.Message, "all 8 ranks load it by the same path") {
 			t.Errorf("%s: %+v", code, j)
 		}
 	}
-	j := judge(supervise.Failure{Kind: supervise.FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late", RAS: "RAS: rank 3 does not answer"})
+	j := judge(supervise.Failure{Kind: supervise.FailHung, Code: rank.CodeRankHung, Rank: 3, Message: "late",
+		RAS: "RAS: rank 3 does not answer"})
 	if j.Reason != api.ReasonRankHung || !strings.HasSuffix(j.Message, "; RAS: rank 3 does not answer") {
 		t.Errorf("%+v", j)
 	}
 	f := supervise.Failure{Kind: supervise.FailHung, Rank: -1, RAS: strings.Repeat("r", 600)}
-	if s := Finished(api.NodeRunStatus{}, Evidence{Node: "n", Ranks: 8, Failure: &f, Prepared: Prepared{Preconditions: []preflight.Finding{{Name: "IOMMU", State: preflight.Warning, Rank: -1}}}}, j, metaNow()); len(s.RASVerdict) != 512 || len(s.Preconditions) != 1 {
+	if s := Finished(api.NodeRunStatus{}, Evidence{Node: "n", Ranks: 8, Failure: &f,
+		Prepared: Prepared{Preconditions: []preflight.Finding{{Name: "IOMMU", State: preflight.Warning, Rank: -1}}}},
+		j, metaNow()); len(s.RASVerdict) != 512 || len(s.Preconditions) != 1 {
 		t.Errorf("%d bytes of RAS' verdict, preconditions %+v", len(s.RASVerdict), s.Preconditions)
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// taskBytes is what a CommTask may take as JSON for a run on its node, without managed fields: with them it stays under
-	// 10 KiB (docs/decisions/0005).
+	// taskBytes is what a CommTask may take as JSON for a run on its node, without managed fields: with them it stays
+	// under 10 KiB (docs/decisions/0005).
 	taskBytes = 9<<10 + 256
 	// leastReportBytes is what a report gets even beside a plan that is larger than usual.
 	leastReportBytes = 3 << 10
@@ -266,12 +266,15 @@ func only[T any](list []T, places []int) []T {
 // withoutEffect says whether the gates keep a variant's setting off at every size, or do not know the collective at
 // all.
 func withoutEffect(r *api.ResultSeries, settings []api.SettingStatus) bool {
-	at := slices.IndexFunc(settings, func(x api.SettingStatus) bool { return x.Name == settingPrefix[r.Variant]+string(r.Collective) })
+	at := slices.IndexFunc(settings, func(x api.SettingStatus) bool {
+		return x.Name == settingPrefix[r.Variant]+string(r.Collective)
+	})
 	return at < 0 || settings[at].Effective == api.EffectiveNotInEffect
 }
 
 // settingPrefix begins the names of the settings that a variant measures.
-var settingPrefix = map[api.Variant]string{api.VariantDDA: rcclx.PrefixDDA, api.VariantLowPrecision: rcclx.PrefixLowPrecision}
+var settingPrefix = map[api.Variant]string{api.VariantDDA: rcclx.PrefixDDA,
+	api.VariantLowPrecision: rcclx.PrefixLowPrecision}
 
 // dropWithoutEffect leaves out the sizes between first and last at which the gates keep a variant's setting off. As
 // many as margin stay beside the gates' bounds: they show where the gain ends.
@@ -286,7 +289,8 @@ func dropWithoutEffect(results []api.ResultSeries, settings []api.SettingStatus,
 		gate := settings[at]
 		off := func(k int) bool {
 			size := r.SizeBytes[k]
-			return gate.Effective == api.EffectiveNotInEffect || gate.MinBytes != nil && size < *gate.MinBytes || gate.MaxBytes != nil && size > *gate.MaxBytes
+			return gate.Effective == api.EffectiveNotInEffect || gate.MinBytes != nil && size < *gate.MinBytes ||
+				gate.MaxBytes != nil && size > *gate.MaxBytes
 		}
 		dropSizes(r, func(k int) bool {
 			return off(k-margin) && off(k) && off(k+margin) && !slices.Contains(keep, r.SizeBytes[k])
@@ -327,7 +331,8 @@ func largestSizes(all []api.DataErrors) []api.DataErrors {
 			}
 		}
 		e.Collectives = only(e.Collectives, stay)
-		columns := []*[]int64{&e.SizeBytes, &e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements, &e.OverflowElements}
+		columns := []*[]int64{&e.SizeBytes, &e.MaxErrorPPM, &e.MeanErrorPPM, &e.CheckedElements, &e.NaNElements,
+			&e.OverflowElements}
 		for _, list := range columns {
 			*list = only(*list, stay)
 		}

@@ -114,7 +114,8 @@ func (j *Judgement) blame(e Evidence) {
 	for _, r := range f.Stopped { // from outside: no GPU is to blame
 		j.Culprits = append(j.Culprits, rankCulprit(e.Node, r, j.Reason, f.Message))
 	}
-	if len(f.Stopped) > 0 || f.Rank < 0 || f.Rank >= e.Ranks || f.ByRAS { // RAS's word is a hint, which stands in the message
+	// RAS's word is a hint, which stands in the message
+	if len(f.Stopped) > 0 || f.Rank < 0 || f.Rank >= e.Ranks || f.ByRAS {
 		return
 	}
 	if f.Killed {
@@ -124,11 +125,13 @@ func (j *Judgement) blame(e Evidence) {
 	}
 	name := gpuName(f.Rank, e.PCI)
 	j.Culprits = []api.Culprit{{Node: e.Node, Kind: "GPU", Name: name, Reason: j.Reason, Message: clip.Head(fmt.Sprintf(
-		"%s; drain the node, then look at the log tail, dmesg and the RAS error counters of GPU %s", f.Message, name), 512)}}
+		"%s; drain the node, then look at the log tail, dmesg and the RAS error counters of GPU %s",
+		f.Message, name), 512)}}
 }
 
 func rankCulprit(node string, r int, reason, message string) api.Culprit {
-	return api.Culprit{Node: node, Kind: "Rank", Name: fmt.Sprintf("rank %d", r), Reason: reason, Message: clip.Head(message, 512)}
+	return api.Culprit{Node: node, Kind: "Rank", Name: fmt.Sprintf("rank %d", r), Reason: reason,
+		Message: clip.Head(message, 512)}
 }
 
 // addSearch puts what a search came to in front of the message, since the culprit is what a reader needs first.
@@ -149,8 +152,9 @@ func (j *Judgement) addSearch(s *Search) {
 }
 
 func (j *Judgement) wrongData(e Evidence, w Measured) {
-	j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf("node %s: %s gave %d wrong elements over all ranks, expected none; do not run jobs on this node",
-		e.Node, w, w.Cell.UnexplainedElements))
+	j.set(api.VerdictFail, api.ReasonWrongData,
+		fmt.Sprintf("node %s: %s gave %d wrong elements over all ranks, expected none; do not run jobs on this node",
+			e.Node, w, w.Cell.UnexplainedElements))
 	if n := w.Cell.unwritten(); n > 0 {
 		j.Message += fmt.Sprintf("; %d of them were never written by the library, which reported no error", n)
 	}
@@ -172,8 +176,11 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 	limitPPM := e.Plan.LowPrecision.MaxRelativeErrorPPM
 	if s, c, ok := worstPrecision(table); ok && limitPPM > 0 && c.MaxRelativeErrorPPM() > limitPPM {
 		j.set(api.VerdictFail, api.ReasonWrongData, fmt.Sprintf(
-			"node %s: FP8 %s %s %d B differs from the fp32 reference by %s, expected at most %s; raise lowPrecision.maxRelativeErrorPPM if your model bears it, else leave the collective out of lowPrecision.collectives",
-			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, units.Percent(c.MaxRelativeErrorPPM()), units.Percent(limitPPM)))
+			"node %s: FP8 %s %s %d B differs from the fp32 reference by %s, expected at most %s; "+
+				"raise lowPrecision.maxRelativeErrorPPM if your model bears it, else leave the collective out of "+
+				"lowPrecision.collectives",
+			e.Node, s.Key.Collective, s.Key.Datatype, c.SizeBytes, units.Percent(c.MaxRelativeErrorPPM()),
+			units.Percent(limitPPM)))
 		return
 	}
 	if len(links.Culprits) > 0 {
@@ -183,7 +190,8 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 		if n := len(links.Culprits) - 1; n > 0 {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
-		j.set(api.VerdictFail, worst.Reason, fmt.Sprintf("node %s: %s %s: %s%s", e.Node, worst.Kind, worst.Name, links.Seen, more))
+		j.set(api.VerdictFail, worst.Reason,
+			fmt.Sprintf("node %s: %s %s: %s%s", e.Node, worst.Kind, worst.Name, links.Seen, more))
 		return
 	}
 	below, unmeasured := checks.Of(j.Checks)
@@ -192,7 +200,8 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 		return
 	}
 	if unmet := Unmet(e.Plan, j.Settings, table.DataErrors()); len(unmet) > 0 {
-		j.set(api.VerdictFail, api.ReasonRequirementNotMet, fmt.Sprintf("node %s: %s", e.Node, strings.Join(unmet, "; ")))
+		j.set(api.VerdictFail, api.ReasonRequirementNotMet,
+			fmt.Sprintf("node %s: %s", e.Node, strings.Join(unmet, "; ")))
 		return
 	}
 	missing := missingData(e, table, pairs)
@@ -200,7 +209,8 @@ func (j *Judgement) measured(e Evidence, table Table, pairs []PairBandwidth, lin
 		missing = append(missing, explain.Checks(unmeasured))
 	}
 	if len(missing) > 0 {
-		j.set(api.VerdictInconclusive, api.ReasonInconclusive, fmt.Sprintf("node %s: %s", e.Node, strings.Join(missing, "; ")))
+		j.set(api.VerdictInconclusive, api.ReasonInconclusive,
+			fmt.Sprintf("node %s: %s", e.Node, strings.Join(missing, "; ")))
 		return
 	}
 	j.set(api.VerdictPass, api.ReasonAllPassed, summary(e, table, j.Settings))
@@ -240,7 +250,8 @@ func missingData(e Evidence, t Table, pairs []PairBandwidth) []string {
 		}
 	}
 	if !slices.ContainsFunc(steps, func(s rank.Step) bool { return s.Kind == rank.StepMeasure }) {
-		out = append(out, "the plan holds nothing to measure: add a collective with the placements asked for, or a larger size")
+		out = append(out,
+			"the plan holds nothing to measure: add a collective with the placements asked for, or a larger size")
 	}
 	return append(out, t.missing(plan, repeatsOf(e.Plan.Repeats))...)
 }
@@ -251,8 +262,8 @@ func summary(e Evidence, t Table, settings []api.SettingStatus) string {
 	for _, s := range t.Series {
 		if s.Key.Variant == rcclx.Baseline && len(s.Cells) > 0 {
 			c := s.Cells[len(s.Cells)-1]
-			text = fmt.Sprintf("%s; Baseline %s %s %s: bus bandwidth %s", text, s.Key.Collective, s.Key.Datatype, units.Size(c.SizeBytes),
-				units.Bandwidth(c.BusBandwidthMBps(s.Key.Collective, t.Ranks)))
+			text = fmt.Sprintf("%s; Baseline %s %s %s: bus bandwidth %s", text, s.Key.Collective, s.Key.Datatype,
+				units.Size(c.SizeBytes), units.Bandwidth(c.BusBandwidthMBps(s.Key.Collective, t.Ranks)))
 			break
 		}
 	}

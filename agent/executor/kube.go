@@ -30,8 +30,8 @@ const (
 	retryMax  = 30 * time.Second
 )
 
-// KubeTask is a node's CommTask as a run's pods use it: the Reporter of one stage, which claims status.run alone, and the
-// Link of the other, which claims status.session alone.
+// KubeTask is a node's CommTask as a run's pods use it: the Reporter of one stage, which claims status.run alone, and
+// the Link of the other, which claims status.session alone.
 type KubeTask struct {
 	Client client.WithWatch
 	// Name of the CommTask.
@@ -93,8 +93,8 @@ func watching(err error) error {
 	return err
 }
 
-// Follow implements Link by a watch of that one object, which costs the API server nothing for the changes of others: it
-// keeps such watchers by name (kubernetes staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go).
+// Follow implements Link by a watch of that one object, which costs the API server nothing for the changes of others:
+// it keeps such watchers by name (kubernetes staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go).
 func (k KubeTask) Follow(ctx context.Context, see func(Seen)) {
 	f := following{KubeTask: k, see: see}
 	wait, polling := retryMin, false
@@ -113,8 +113,8 @@ func (k KubeTask) Follow(ctx context.Context, see func(Seen)) {
 		case err == nil:
 			wait = retryMin
 		case errors.Is(err, errMayNotWatch) && !polling:
-			k.Log.Warn("the CommTask may not be watched, so that it is read again and again; give the agent's role the verbs list and watch on commtasks",
-				"every", pollEvery.String(), "error", err)
+			k.Log.Warn("the CommTask may not be watched, so that it is read again and again; give the agent's role "+
+				"the verbs list and watch on commtasks", "every", pollEvery.String(), "error", err)
 			polling = true
 			continue
 		default:
@@ -175,7 +175,8 @@ func (f *following) tell(ctx context.Context, node api.CommTask) error {
 // watchOnce lists the CommTask and then watches it until the watch ends. nil means that it ended in order.
 func (f *following) watchOnce(ctx context.Context) error {
 	var list api.CommTaskList
-	only := []client.ListOption{client.InNamespace(f.Name.Namespace), client.MatchingFields{"metadata.name": f.Name.Name}}
+	only := []client.ListOption{client.InNamespace(f.Name.Namespace),
+		client.MatchingFields{"metadata.name": f.Name.Name}}
 	actx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	err := f.Client.List(actx, &list, only...)
 	cancel()

@@ -77,16 +77,19 @@ func JudgeLinks(node string, pairs []PairBandwidth, pci []string, minPercent int
 		return LinkFindings{}
 	}
 	sorted := slices.Clone(pairs)
-	slices.SortStableFunc(sorted, func(a, b PairBandwidth) int { return int(min(max(a.BandwidthMBps-b.BandwidthMBps, -1), 1)) })
+	slices.SortStableFunc(sorted, func(a, b PairBandwidth) int {
+		return int(min(max(a.BandwidthMBps-b.BandwidthMBps, -1), 1))
+	})
 	slowest := sorted[0]
 	// The upper median: with four GPUs and one of them slow, half of the pairs are slow.
 	median := sorted[len(sorted)/2].BandwidthMBps
-	f := LinkFindings{Probe: &api.LinkProbe{SizeBytes: slowest.SizeBytes, MedianMBps: median, MinMBps: slowest.BandwidthMBps,
-		Slowest: linkName(slowest.Pair, pci)}}
+	f := LinkFindings{Probe: &api.LinkProbe{SizeBytes: slowest.SizeBytes, MedianMBps: median,
+		MinMBps: slowest.BandwidthMBps, Slowest: linkName(slowest.Pair, pci)}}
 	for _, b := range pairs {
 		if b.WrongElements > 0 {
 			f.add(api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonWrongData},
-				fmt.Sprintf("send and receive of %d bytes between the two GPUs gave %d wrong elements, expected none", b.SizeBytes, b.WrongElements),
+				fmt.Sprintf("send and receive of %d bytes between the two GPUs gave %d wrong elements, expected none",
+					b.SizeBytes, b.WrongElements),
 				"drain the node and check the RAS counters of both GPUs")
 		}
 	}
@@ -105,10 +108,14 @@ func JudgeLinks(node string, pairs []PairBandwidth, pci []string, minPercent int
 	for g := range pci {
 		if n := len(slow[g]); n >= 2 && 2*n > total[g] {
 			slowGPU[g] = true
-			worst := slices.MinFunc(slow[g], func(a, b PairBandwidth) int { return int(min(max(a.BandwidthMBps-b.BandwidthMBps, -1), 1)) })
+			worst := slices.MinFunc(slow[g], func(a, b PairBandwidth) int {
+				return int(min(max(a.BandwidthMBps-b.BandwidthMBps, -1), 1))
+			})
 			f.add(api.Culprit{Node: node, Kind: "GPU", Name: gpuName(g, pci), Reason: api.ReasonSlowGPU},
-				fmt.Sprintf("%d of its %d links are slow: the slowest, %s, moves %s, %d %% of the node's median of %s, expected at least %d %%",
-					n, total[g], linkName(worst.Pair, pci), units.Bandwidth(worst.BandwidthMBps), percent(worst.BandwidthMBps, median), units.Bandwidth(median), minPercent),
+				fmt.Sprintf("%d of its %d links are slow: the slowest, %s, moves %s, "+
+					"%d %% of the node's median of %s, expected at least %d %%",
+					n, total[g], linkName(worst.Pair, pci), units.Bandwidth(worst.BandwidthMBps),
+					percent(worst.BandwidthMBps, median), units.Bandwidth(median), minPercent),
 				"drain the node and check clocks, power cap and RAS counters of this GPU")
 		}
 	}
@@ -116,7 +123,8 @@ func JudgeLinks(node string, pairs []PairBandwidth, pci []string, minPercent int
 		if b.BandwidthMBps < limit && !slowGPU[b.A] && !slowGPU[b.B] {
 			f.add(api.Culprit{Node: node, Kind: "Link", Name: linkName(b.Pair, pci), Reason: api.ReasonSlowLink},
 				fmt.Sprintf("moves %s each way at %s, %d %% of the node's median pair of %s, expected at least %d %%",
-					units.Bandwidth(b.BandwidthMBps), units.Size(b.SizeBytes), percent(b.BandwidthMBps, median), units.Bandwidth(median), minPercent),
+					units.Bandwidth(b.BandwidthMBps), units.Size(b.SizeBytes), percent(b.BandwidthMBps, median),
+					units.Bandwidth(median), minPercent),
 				"check the xGMI error counters of both GPUs and reseat or replace the faulty one")
 		}
 	}

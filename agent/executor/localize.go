@@ -88,12 +88,13 @@ func (s *Search) why() string {
 	case s.stopped != "":
 		return "it was cut short: " + s.stopped
 	case s.shared():
-		return fmt.Sprintf("%d of %d GPUs fail, which points at what they share (library, driver, settings, a busy node) rather than at each of them",
-			len(s.Finding.Members), e.Among)
+		return fmt.Sprintf("%d of %d GPUs fail, which points at what they share (library, driver, settings, "+
+			"a busy node) rather than at each of them", len(s.Finding.Members), e.Among)
 	case e.Tests == 0:
 		return "no communicator could be run to search for it"
 	case s.texts(bad) == "" && s.smaller > 0:
-		return fmt.Sprintf("none of %d smaller communicators in %d rounds reproduces it with %d B: all GPUs and links work, so the step may have been too long for its deadline, and no hang; "+
+		return fmt.Sprintf("none of %d smaller communicators in %d rounds reproduces it with %d B: "+
+			"all GPUs and links work, so the step may have been too long for its deadline, and no hang; "+
 			"raise run.stepDeadlineSeconds, or measure smaller sizes", e.Tests, e.Rounds, s.smaller)
 	case s.texts(bad) == "":
 		return fmt.Sprintf("none of %d smaller communicators in %d rounds reproduces it", e.Tests, e.Rounds)
@@ -104,7 +105,8 @@ func (s *Search) why() string {
 	case e.Bound != "":
 		return "the rounds ended before one GPU or link was left"
 	default:
-		return "communicators fail whose GPUs and links work in others, so the fault comes and goes or lies in more than one place"
+		return "communicators fail whose GPUs and links work in others, so the fault comes and goes or lies in " +
+			"more than one place"
 	}
 }
 
@@ -138,14 +140,17 @@ func (s *Search) culprits(node, reason string, pci []string) []api.Culprit {
 	for _, g := range s.Finding.Members {
 		name := gpuName(g, pci)
 		seen := s.texts(func(p *probe) bool { return p.Set.Has(g) })
-		out = append(out, api.Culprit{Node: node, Kind: "GPU", Name: name, Reason: reason, Message: clip.Head(fmt.Sprintf(
-			"%s with every partner (ordinals: %s), expected none; %s GPU %s", s.What, seen, next, name), 512)})
+		out = append(out,
+			api.Culprit{Node: node, Kind: "GPU", Name: name, Reason: reason, Message: clip.Head(fmt.Sprintf(
+				"%s with every partner (ordinals: %s), expected none; %s GPU %s", s.What, seen, next, name), 512)})
 	}
 	for _, l := range s.Finding.Pairs {
 		name := linkName(Pair{l[0], l[1]}, pci)
 		seen := s.texts(func(p *probe) bool { return p.Set.Has(l[0]) || p.Set.Has(l[1]) })
-		out = append(out, api.Culprit{Node: node, Kind: "Link", Name: name, Reason: reason, Message: clip.Head(fmt.Sprintf(
-			"%s only between these two GPUs, each works with others (ordinals: %s); %s both GPUs", s.What, seen, next), 512)})
+		out = append(out,
+			api.Culprit{Node: node, Kind: "Link", Name: name, Reason: reason, Message: clip.Head(fmt.Sprintf(
+				"%s only between these two GPUs, each works with others (ordinals: %s); %s both GPUs",
+				s.What, seen, next), 512)})
 	}
 	return out[:min(len(out), most)]
 }

@@ -52,16 +52,20 @@ func (m *modelTeams) Run(ctx context.Context, team supervise.Team) supervise.Out
 	var gpus []int
 	for _, s := range team.Specs {
 		gpus = append(gpus, s.Device)
-		r := supervise.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 1000 + s.Rank, PCIAddress: modelPCI(s.Device), Done: true, LastEvent: rank.EventDone, InitDuration: 5 * time.Millisecond,
-			Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
-				BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484, PCIAddress: modelPCI(s.Device), TotalMemoryBytes: 192 << 30, FreeMemoryBytes: 190 << 30}}
+		r := supervise.RankOutcome{Rank: s.Rank, Device: s.Device, ProcessID: 1000 + s.Rank,
+			PCIAddress: modelPCI(s.Device), Done: true, LastEvent: rank.EventDone, InitDuration: 5 * time.Millisecond,
+			Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev,
+				VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
+				BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484, PCIAddress: modelPCI(s.Device),
+				TotalMemoryBytes: 192 << 30, FreeMemoryBytes: 190 << 30}}
 		if m.library != nil {
 			m.library(r.Library)
 		}
 		out.Ranks = append(out.Ranks, r)
 	}
 	if ctx.Err() != nil {
-		out.Failure = &supervise.Failure{Kind: supervise.FailInterrupted, Rank: -1, Step: "load", Message: "interrupted: " + ctx.Err().Error()}
+		out.Failure = &supervise.Failure{Kind: supervise.FailInterrupted, Rank: -1, Step: "load",
+			Message: "interrupted: " + ctx.Err().Error()}
 		return out
 	}
 	what := ""
@@ -70,21 +74,26 @@ func (m *modelTeams) Run(ctx context.Context, team supervise.Team) supervise.Out
 	}
 	if team.Specs[0].WorldSize == 0 {
 		if m.bad != nil && m.bad("probe", gpus) == "missingLibrary" {
-			out.Failure = &supervise.Failure{Kind: supervise.FailRankError, Rank: 0, Code: rank.CodeLibraryMissing, Step: "load", Message: "librccl.so.1 was not found"}
+			out.Failure = &supervise.Failure{Kind: supervise.FailRankError, Rank: 0, Code: rank.CodeLibraryMissing,
+				Step: "load", Message: "librccl.so.1 was not found"}
 		}
 		return out
 	}
 	first := team.Specs[0].Steps[0]
-	at := &rank.Position{Kind: first.Kind, Collective: first.Collective, Datatype: first.Datatype, SizeBytes: first.SizesBytes[0]}
+	at := &rank.Position{Kind: first.Kind, Collective: first.Collective, Datatype: first.Datatype,
+		SizeBytes: first.SizesBytes[0]}
 	switch what {
 	case "hang":
-		out.Failure = &supervise.Failure{Kind: supervise.FailHung, Rank: -1, Code: rank.CodeRankHung, Step: at.String(), At: at, Message: team.Name + " missed the deadline"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailHung, Rank: -1, Code: rank.CodeRankHung, Step: at.String(),
+			At: at, Message: team.Name + " missed the deadline"}
 		return out
 	case "init":
-		out.Failure = &supervise.Failure{Kind: supervise.FailRankError, Rank: 0, Code: rank.CodeInitFailed, Step: "init", Message: team.Name + " ncclCommInitRank failed"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailRankError, Rank: 0, Code: rank.CodeInitFailed,
+			Step: "init", Message: team.Name + " ncclCommInitRank failed"}
 		return out
 	case "die":
-		out.Failure = &supervise.Failure{Kind: supervise.FailDied, Rank: len(gpus) - 1, Step: "init", Message: team.Name + " rank died"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailDied, Rank: len(gpus) - 1, Step: "init",
+			Message: team.Name + " rank died"}
 		return out
 	}
 	for i := range out.Ranks {
@@ -103,7 +112,8 @@ func (m *modelTeams) measure(r *supervise.RankOutcome, spec rank.Spec, gpus []in
 						mbps = m.pairMBps(min(gpus[r.Rank], gpus[peer]), max(gpus[r.Rank], gpus[peer]))
 					}
 					if peer != r.Rank {
-						r.Pairs = append(r.Pairs, rank.PairMeasurement{Peer: peer, SizeBytes: size, BandwidthMBps: mbps})
+						r.Pairs = append(r.Pairs,
+							rank.PairMeasurement{Peer: peer, SizeBytes: size, BandwidthMBps: mbps})
 					}
 				}
 				continue
@@ -114,14 +124,17 @@ func (m *modelTeams) measure(r *supervise.RankOutcome, spec rank.Spec, gpus []in
 }
 
 func (m *modelTeams) measurement(spec rank.Spec, step rank.Step, size int64, wrong bool) rank.Measurement {
-	x := rank.Measurement{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size}
+	x := rank.Measurement{Collective: step.Collective, Datatype: step.Datatype,
+		Placement: step.Placement, SizeBytes: size}
 	shape, _ := rcclx.ShapeOf(step.Collective, step.Datatype, size, spec.WorldSize)
 	x.CountElements = shape.CountElements
 	x.Latency.MedianNanoseconds = m.latencyOf(spec.Variant, step.Collective, size)
-	fp8 := spec.Variant == rcclx.LowPrecision && size >= 16<<20 && rcclx.KnowsLowPrecision(step.Collective, step.Datatype)
+	fp8 := spec.Variant == rcclx.LowPrecision && size >= 16<<20 &&
+		rcclx.KnowsLowPrecision(step.Collective, step.Datatype)
 	if fp8 {
 		x.Hazard = rcclx.Hazard(rcclx.FlavorRCCLXDev, spec.Variant, spec.Settings,
-			rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: size, Ranks: spec.WorldSize, Nodes: 1})
+			rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: size,
+				Ranks: spec.WorldSize, Nodes: 1})
 	}
 	for _, d := range step.Data {
 		check := rcclx.CheckResult{Data: d, CheckedElements: 10}
@@ -134,13 +147,15 @@ func (m *modelTeams) measurement(spec rank.Spec, step rank.Step, size int64, wro
 				check.MaxRelativeErrorPPM, check.MeanRelativeErrorPPM = 61234, 23456
 			}
 		case d == rcclx.DataActivations:
-			check.MaxRelativeErrorPPM, check.MeanRelativeErrorPPM, check.NaNElements, check.WrongElements = 62345, 24567, m.activationNaNs, m.activationNaNs
+			check.MaxRelativeErrorPPM, check.MeanRelativeErrorPPM, check.NaNElements, check.WrongElements = 62345,
+				24567, m.activationNaNs, m.activationNaNs
 		case fp8:
 			check.MaxRelativeErrorPPM = m.relErr
 			if x.Hazard != "" {
 				check.WrongElements, check.MaxRelativeErrorPPM = m.tailWrong, 900_000
 				if m.tailWrong > 0 {
-					first := max(0, rcclx.HazardStart(step.Collective, spec.Rank, spec.WorldSize, x.CountElements)-m.wrongBefore)
+					first := max(0,
+						rcclx.HazardStart(step.Collective, spec.Rank, spec.WorldSize, x.CountElements)-m.wrongBefore)
 					check.FirstWrongElement = &first
 				}
 			}
@@ -209,7 +224,8 @@ func (h fakeHost) LockedMemoryLimitBytes() (int64, error) { return h.memlock, ni
 func (fakeHost) Hypervisor() (bool, error)                { return false, errors.New("no CPU") }
 func (fakeHost) OpenRoot() (preflight.Root, error)        { return nil, errors.New("no root") }
 func (fakeHost) Interfaces() ([]preflight.Interface, error) {
-	return []preflight.Interface{{Name: "eth0", Running: true, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}, nil
+	return []preflight.Interface{{Name: "eth0", Running: true,
+		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}, nil
 }
 
 // defaultPlan is what the controller makes of a CommGroup's defaults, with all three variants.
@@ -219,20 +235,23 @@ func defaultPlan() api.RunPlan {
 		Collectives: []api.Collective{api.AllReduce, api.AllGather, api.ReduceScatter, api.AllToAll},
 		Datatypes:   []api.Datatype{api.BFloat16},
 		SizesBytes:  rcclx.Sizes(1024, 64<<20, 4), WarmupIterations: 10, Iterations: 20,
-		DDA: api.DDASpec{Mode: api.FeaturePreferred}, LowPrecision: api.LowPrecisionSpec{Mode: api.FeaturePreferred, MaxRelativeErrorPPM: 130000},
+		DDA:                 api.DDASpec{Mode: api.FeaturePreferred},
+		LowPrecision:        api.LowPrecisionSpec{Mode: api.FeaturePreferred, MaxRelativeErrorPPM: 130000},
 		InitDeadlineSeconds: 120, StepDeadlineSeconds: 60, RunDeadlineSeconds: 1800, LinkMinPercent: 70,
 	}
 }
 
 // runModel runs a whole run on the model and returns the last report.
-func runModel(t *testing.T, plan api.RunPlan, teams *modelTeams, change func(*Runner, *memoryReporter)) (Result, *memoryReporter, error) {
+func runModel(t *testing.T, plan api.RunPlan, teams *modelTeams,
+	change func(*Runner, *memoryReporter)) (Result, *memoryReporter, error) {
 	t.Helper()
 	rep := &memoryReporter{assignment: assignmentOf(plan)}
 	r := &Runner{
 		Node: Node{Name: "node-a", Teams: teams, Host: fakeHost{shm: 4 << 30, memlock: -1}, LockDir: t.TempDir(),
 			Clock:   &steppingClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))},
 			Environ: []string{"PATH=/bin"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		Config: Config{RunID: "run-1", Wait: time.Minute, ReportGrace: time.Minute, InterruptedGrace: time.Minute}, Reporter: rep,
+		Config:   Config{RunID: "run-1", Wait: time.Minute, ReportGrace: time.Minute, InterruptedGrace: time.Minute},
+		Reporter: rep,
 	}
 	if change != nil {
 		change(r, rep)

@@ -103,7 +103,8 @@ func (n Node) probe(ctx context.Context, p Preparation, out *Prepared) ([]superv
 		Env: supervise.RankEnvironment(n.Environ, SettingsOf(p.Plan).Env, n.Name)}
 	for i := range p.Ranks {
 		team.Specs = append(team.Specs, rank.Spec{
-			Node: n.Name, Variant: rcclx.Baseline, Rank: i, WorldSize: 0, Nodes: 1, Device: i, LibraryPath: p.Plan.LibraryPath,
+			Node: n.Name, Variant: rcclx.Baseline, Rank: i, WorldSize: 0, Nodes: 1, Device: i,
+			LibraryPath:  p.Plan.LibraryPath,
 			InitDeadline: seconds(p.Plan.InitDeadlineSeconds), StepDeadline: seconds(p.Plan.StepDeadlineSeconds),
 		})
 	}
@@ -140,7 +141,8 @@ func (n Node) precondition(out *Prepared, findings []preflight.Finding) *supervi
 		if f.State == preflight.Met {
 			n.Log.Info("precondition", "name", f.Name, "state", f.State, "message", f.Message)
 		} else {
-			n.Log.Warn("precondition", "name", f.Name, "state", f.State, "rank", f.Rank, "message", f.Advised(audience.Pod))
+			n.Log.Warn("precondition", "name", f.Name, "state", f.State, "rank", f.Rank,
+				"message", f.Advised(audience.Pod))
 		}
 	}
 	failed := preflight.FirstFailed(findings)
@@ -167,7 +169,8 @@ func rankFacts(ranks []supervise.RankOutcome) []preflight.RankFacts {
 func memoryNeedBytes(p api.RunPlan, gates rcclx.Flavor, ranks int) int64 {
 	var need int64
 	for _, v := range Plan(p, ranks) {
-		need = max(need, rcclx.MemoryNeed(gates, v.Variant, SettingsOf(p), ranks, rank.MemoryCalls(v.Steps)).TotalBytes())
+		need = max(need,
+			rcclx.MemoryNeed(gates, v.Variant, SettingsOf(p), ranks, rank.MemoryCalls(v.Steps)).TotalBytes())
 	}
 	return need
 }

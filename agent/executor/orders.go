@@ -52,7 +52,8 @@ func sameTask(a, b api.NodeTask) bool {
 		return false
 	}
 	for i := range a.Communicators {
-		if x, y := a.Communicators[i].UniqueID, b.Communicators[i].UniqueID; len(x) > 0 && len(y) > 0 && !bytes.Equal(x, y) {
+		if x, y := a.Communicators[i].UniqueID, b.Communicators[i].UniqueID; len(x) > 0 && len(y) > 0 &&
+			!bytes.Equal(x, y) {
 			return false
 		}
 	}
@@ -94,11 +95,14 @@ func checkTask(t api.NodeTask, gpus int) string {
 		case names[c.Name]:
 			return fmt.Sprintf("communicator %s is there twice", c.Name)
 		case len(c.Devices) == 0 || len(c.Devices) != len(c.Ranks):
-			return fmt.Sprintf("communicator %s has %d devices for %d ranks: expected as many, and one at least", c.Name, len(c.Devices), len(c.Ranks))
+			return fmt.Sprintf("communicator %s has %d devices for %d ranks: expected as many, and one at least",
+				c.Name, len(c.Devices), len(c.Ranks))
 		case c.Nodes < 1 || int(c.WorldSize) < len(c.Ranks):
-			return fmt.Sprintf("communicator %s has %d ranks over %d nodes, of which %d are here", c.Name, c.WorldSize, c.Nodes, len(c.Ranks))
+			return fmt.Sprintf("communicator %s has %d ranks over %d nodes, of which %d are here",
+				c.Name, c.WorldSize, c.Nodes, len(c.Ranks))
 		case len(c.UniqueID) > uniqueIDBytes:
-			return fmt.Sprintf("communicator %s has a unique id of %d bytes, expected at most %d", c.Name, len(c.UniqueID), uniqueIDBytes)
+			return fmt.Sprintf("communicator %s has a unique id of %d bytes, expected at most %d",
+				c.Name, len(c.UniqueID), uniqueIDBytes)
 		}
 		names[c.Name] = true
 		for _, d := range c.Devices {
@@ -112,7 +116,8 @@ func checkTask(t api.NodeTask, gpus int) string {
 		}
 		for i, r := range c.Ranks {
 			if r < 0 || r >= c.WorldSize || slices.Contains(c.Ranks[:i], r) {
-				return fmt.Sprintf("communicator %s has rank %d of %d, expected each once and from 0 to %d", c.Name, r, c.WorldSize, c.WorldSize-1)
+				return fmt.Sprintf("communicator %s has rank %d of %d, expected each once and from 0 to %d",
+					c.Name, r, c.WorldSize, c.WorldSize-1)
 			}
 		}
 	}
@@ -123,7 +128,8 @@ func checkTask(t api.NodeTask, gpus int) string {
 		return fmt.Sprintf("the task has %d repeats, expected at most %d", t.Repeats, maxRepeats)
 	}
 	if t.Iterations < 1 || t.DeadlineSeconds < 1 {
-		return fmt.Sprintf("the task has %d iterations and a deadline of %d s, expected at least 1 of each", t.Iterations, t.DeadlineSeconds)
+		return fmt.Sprintf("the task has %d iterations and a deadline of %d s, expected at least 1 of each",
+			t.Iterations, t.DeadlineSeconds)
 	}
 	return ""
 }

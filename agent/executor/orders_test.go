@@ -49,9 +49,11 @@ func TestDecide(t *testing.T) {
 		{"another task", &task, with(func(x *api.NodeTask) { x.ID = "mesh-tp-2" }), take},
 		{"other sizes", &task, with(func(x *api.NodeTask) { x.SizesBytes = []int64{8} }), take},
 		{"other ranks", &task, with(func(x *api.NodeTask) { x.Communicators[0].Ranks = []int32{1, 0} }), take},
-		{"a communicator more", &task, with(func(x *api.NodeTask) { x.Communicators = append(x.Communicators, x.Communicators[0]) }), take},
+		{"a communicator more", &task,
+			with(func(x *api.NodeTask) { x.Communicators = append(x.Communicators, x.Communicators[0]) }), take},
 	} {
-		if got, why := decide("run-1", tc.last, tc.seen); got != tc.want || (got == superseded || got == drop || got == end) != (why != "") {
+		if got, why := decide("run-1", tc.last, tc.seen); got != tc.want ||
+			(got == superseded || got == drop || got == end) != (why != "") {
 			t.Errorf("%s: %d (%s), expected %d", tc.name, got, why, tc.want)
 		}
 	}
@@ -62,11 +64,15 @@ func TestCheckTask(t *testing.T) {
 		change func(*api.NodeTask)
 		words  string
 	}{
-		"good":               {func(*api.NodeTask) {}, ""},
-		"none":               {func(x *api.NodeTask) { x.Communicators = nil }, "no communicator"},
-		"twice":              {func(x *api.NodeTask) { x.Communicators = append(x.Communicators, x.Communicators[0]) }, "there twice"},
-		"no device":          {func(x *api.NodeTask) { x.Communicators[0].Devices, x.Communicators[0].Ranks = nil, nil }, "0 devices"},
-		"a rank too few":     {func(x *api.NodeTask) { x.Communicators[0].Ranks = []int32{0} }, "2 devices for 1 ranks"},
+		"good": {func(*api.NodeTask) {}, ""},
+		"none": {func(x *api.NodeTask) { x.Communicators = nil }, "no communicator"},
+		"twice": {func(x *api.NodeTask) { x.Communicators = append(x.Communicators, x.Communicators[0]) },
+			"there twice"},
+		"no device": {func(x *api.NodeTask) {
+			x.Communicators[0].Devices, x.Communicators[0].Ranks = nil, nil
+		}, "0 devices"},
+		"a rank too few": {func(x *api.NodeTask) { x.Communicators[0].Ranks = []int32{0} },
+			"2 devices for 1 ranks"},
 		"a world too small":  {func(x *api.NodeTask) { x.Communicators[0].WorldSize = 1 }, "1 ranks over 1 nodes"},
 		"over no node":       {func(x *api.NodeTask) { x.Communicators[0].Nodes = 0 }, "over 0 nodes"},
 		"GPU not there":      {func(x *api.NodeTask) { x.Communicators[0].Devices[1] = 2 }, "GPU 2"},
@@ -106,10 +112,12 @@ func FuzzTask(f *testing.F) {
 		for _, c := range task.Communicators {
 			var specs []rank.Spec
 			for i, r := range c.Ranks {
-				specs = append(specs, rank.Spec{Rank: int(r), WorldSize: int(c.WorldSize), Device: int(c.Devices[i]), Steps: taskSteps(task, int(c.WorldSize))})
+				specs = append(specs, rank.Spec{Rank: int(r), WorldSize: int(c.WorldSize), Device: int(c.Devices[i]),
+					Steps: taskSteps(task, int(c.WorldSize))})
 			}
 			s := judgePart("node-a", task, c, ended{outcome: passed(specs)}, isRoot(c))
-			if s.Verdict != api.VerdictPass && s.Verdict != api.VerdictError || s.Verdict == api.VerdictError && s.Message == "" {
+			if s.Verdict != api.VerdictPass && s.Verdict != api.VerdictError ||
+				s.Verdict == api.VerdictError && s.Message == "" {
 				t.Errorf("%+v gives %+v", c, s)
 			}
 			if o := passed(specs); len(o.Ranks[0].Measurements) > 0 {

@@ -38,7 +38,8 @@ func judgePart(node string, t api.NodeTask, c api.TaskCommunicator, e ended, mad
 			": what a rank receives comes from all of them, so that this names none"
 	case f != nil:
 		s.Verdict, s.Reason = verdictOfPart(*f)
-		s.Step, s.Guilty, s.Message = stepOf(f.At), guilty(node, s.Reason, c, e.outcome, madeID), clip.Head(f.Message, 400)
+		s.Step, s.Guilty, s.Message = stepOf(f.At), guilty(node, s.Reason, c, e.outcome, madeID),
+			clip.Head(f.Message, 400)
 		if f.RAS != "" {
 			s.Message += "; " + f.RAS
 		}
@@ -97,8 +98,8 @@ func wrongInPart(w Measured, repeats int) string {
 func missingInPart(t api.NodeTask, worldSize int, table Table) string {
 	steps := taskMatrix(t).steps(worldSize)
 	if len(steps) == 0 {
-		return fmt.Sprintf("nothing was measured: none of the sizes %v gives each of %d ranks an element; measure larger ones",
-			t.SizesBytes, worldSize)
+		return fmt.Sprintf("nothing was measured: none of the sizes %v gives each of %d ranks an element; "+
+			"measure larger ones", t.SizesBytes, worldSize)
 	}
 	missing := table.missing([]VariantPlan{{rcclx.Baseline, steps}}, repeatsOf(t.Repeats))
 	if len(missing) == 0 {
@@ -168,5 +169,6 @@ func stepOf(at *rank.Position) *api.Step {
 	if at == nil || at.Kind != rank.StepMeasure {
 		return nil
 	}
-	return &api.Step{Collective: api.Collective(at.Collective), Datatype: api.Datatype(at.Datatype), Placement: api.Placement(at.Placement), SizeBytes: at.SizeBytes}
+	return &api.Step{Collective: api.Collective(at.Collective), Datatype: api.Datatype(at.Datatype),
+		Placement: api.Placement(at.Placement), SizeBytes: at.SizeBytes}
 }

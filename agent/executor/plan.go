@@ -52,7 +52,8 @@ func (m matrix) steps(ranks int) []rank.Step {
 			}
 			for _, placement := range rcclx.MeasurablePlacements(rcclx.Collective(c), placements(m.placements)) {
 				out = append(out, rank.Step{
-					Kind: rank.StepMeasure, Collective: rcclx.Collective(c), Datatype: rcclx.Datatype(d), Placement: placement,
+					Kind: rank.StepMeasure, Collective: rcclx.Collective(c), Datatype: rcclx.Datatype(d),
+					Placement:  placement,
 					SizesBytes: sizes, WarmupIterations: int(m.warmupIterations), Iterations: int(m.iterations),
 					Data: []rcclx.Data{rcclx.DataExact},
 				})
@@ -143,7 +144,8 @@ func withFP8Data(step rank.Step, v rcclx.Variant, random bool) []rank.Step {
 
 // HazardSteps try the counts at which FP8's code loses a tail, once each and in the first placement that a collective
 // has, where sizes are measured that FP8 takes. Sizes that are measured anyway are left out.
-func HazardSteps(collectives []rcclx.Collective, datatypes []rcclx.Datatype, places []rcclx.Placement, sizesBytes []int64, fp8 rcclx.LowPrecisionSettings, ranks int) []rank.Step {
+func HazardSteps(collectives []rcclx.Collective, datatypes []rcclx.Datatype, places []rcclx.Placement,
+	sizesBytes []int64, fp8 rcclx.LowPrecisionSettings, ranks int) []rank.Step {
 	if len(sizesBytes) == 0 || slices.Max(sizesBytes) < rcclx.LowPrecisionMinBytes {
 		return nil
 	}
@@ -157,10 +159,11 @@ func HazardSteps(collectives []rcclx.Collective, datatypes []rcclx.Datatype, pla
 			if !rcclx.KnowsLowPrecision(c, d) {
 				continue
 			}
-			sizes := slices.DeleteFunc(rcclx.HazardSizes(c, d, rcclx.LowPrecisionMinBytes, ranks), func(size int64) bool { return slices.Contains(sizesBytes, size) })
+			sizes := slices.DeleteFunc(rcclx.HazardSizes(c, d, rcclx.LowPrecisionMinBytes, ranks),
+				func(size int64) bool { return slices.Contains(sizesBytes, size) })
 			if len(sizes) > 0 {
-				out = append(out, rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, Placement: measurable[0],
-					Data: []rcclx.Data{rcclx.DataRounding}, SizesBytes: sizes, Iterations: 1})
+				out = append(out, rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d,
+					Placement: measurable[0], Data: []rcclx.Data{rcclx.DataRounding}, SizesBytes: sizes, Iterations: 1})
 			}
 		}
 	}
@@ -221,7 +224,8 @@ func specs(node string, p api.RunPlan, v VariantPlan, pci []string) []rank.Spec 
 }
 
 // groupSpecs are the specs of a communicator over some of the node's GPUs.
-func groupSpecs(node string, p api.RunPlan, v VariantPlan, devices []int, pci []string, initDeadline, stepDeadline time.Duration) []rank.Spec {
+func groupSpecs(node string, p api.RunPlan, v VariantPlan, devices []int, pci []string,
+	initDeadline, stepDeadline time.Duration) []rank.Spec {
 	out := make([]rank.Spec, len(devices))
 	for r, d := range devices {
 		out[r] = rank.Spec{

@@ -40,20 +40,27 @@ func TestPlanSteps(t *testing.T) {
 		want   map[rcclx.Variant][]string
 	}{
 		"FP8 is checked on models' data from its least size": {nil, map[rcclx.Variant][]string{
-			rcclx.Baseline: {"AllReduce BFloat16 1024,16777216: Exact", "AllReduce BFloat16 67108864: Exact+Gradients", "pairs"},
-			rcclx.DDA:      {"AllReduce BFloat16 1024,16777216,67108864: Exact"},
-			rcclx.LowPrecision: {"AllReduce BFloat16 1024: Rounding", "AllReduce BFloat16 16777216,67108864: Rounding+Gradients+Activations",
+			rcclx.Baseline: {"AllReduce BFloat16 1024,16777216: Exact",
+				"AllReduce BFloat16 67108864: Exact+Gradients", "pairs"},
+			rcclx.DDA: {"AllReduce BFloat16 1024,16777216,67108864: Exact"},
+			rcclx.LowPrecision: {"AllReduce BFloat16 1024: Rounding",
+				"AllReduce BFloat16 16777216,67108864: Rounding+Gradients+Activations",
 				"AllReduce BFloat16 16777218,16778240: Rounding"},
 		}},
-		"without FP8 nothing changes": {func(p *api.RunPlan) { p.Variants = p.Variants[:2] }, map[rcclx.Variant][]string{
-			rcclx.Baseline: {"AllReduce BFloat16 1024,16777216,67108864: Exact", "pairs"},
-			rcclx.DDA:      {"AllReduce BFloat16 1024,16777216,67108864: Exact"},
-		}},
-		"below FP8's least size there is no hazard": {func(p *api.RunPlan) { p.Variants, p.SizesBytes = p.Variants[2:], []int64{1024} }, map[rcclx.Variant][]string{
+		"without FP8 nothing changes": {func(p *api.RunPlan) { p.Variants = p.Variants[:2] },
+			map[rcclx.Variant][]string{
+				rcclx.Baseline: {"AllReduce BFloat16 1024,16777216,67108864: Exact", "pairs"},
+				rcclx.DDA:      {"AllReduce BFloat16 1024,16777216,67108864: Exact"},
+			}},
+		"below FP8's least size there is no hazard": {func(p *api.RunPlan) {
+			p.Variants, p.SizesBytes = p.Variants[2:], []int64{1024}
+		}, map[rcclx.Variant][]string{
 			rcclx.Baseline:     {"AllReduce BFloat16 1024: Exact", "pairs"},
 			rcclx.LowPrecision: {"AllReduce BFloat16 1024: Rounding"},
 		}},
-		"FP8 of another collective": {func(p *api.RunPlan) { p.Variants, p.LowPrecision.Collectives = p.Variants[2:], []string{"AllGather"} }, map[rcclx.Variant][]string{
+		"FP8 of another collective": {func(p *api.RunPlan) {
+			p.Variants, p.LowPrecision.Collectives = p.Variants[2:], []string{"AllGather"}
+		}, map[rcclx.Variant][]string{
 			rcclx.Baseline:     {"AllReduce BFloat16 1024,16777216,67108864: Exact", "pairs"},
 			rcclx.LowPrecision: {"AllReduce BFloat16 1024,16777216,67108864: Exact"},
 		}},
@@ -62,29 +69,37 @@ func TestPlanSteps(t *testing.T) {
 			p.Collectives = []api.Collective{api.AllGather, api.AllToAll, api.Broadcast}
 			p.Placements = []api.Placement{api.OutOfPlace, api.InPlace}
 		}, map[rcclx.Variant][]string{
-			rcclx.Baseline: {"AllGather BFloat16 16777216: Exact+Gradients", "AllGather BFloat16 16777216: Exact in place", "AllToAll BFloat16 16777216: Exact+Gradients",
+			rcclx.Baseline: {"AllGather BFloat16 16777216: Exact+Gradients",
+				"AllGather BFloat16 16777216: Exact in place", "AllToAll BFloat16 16777216: Exact+Gradients",
 				"Broadcast BFloat16 16777216: Exact", "Broadcast BFloat16 16777216: Exact in place", "pairs"},
-			rcclx.LowPrecision: {"AllGather BFloat16 16777216: Rounding+Gradients+Activations", "AllGather BFloat16 16777216: Rounding in place",
-				"AllToAll BFloat16 16777216: Rounding+Gradients+Activations", "Broadcast BFloat16 16777216: Exact", "Broadcast BFloat16 16777216: Exact in place"},
+			rcclx.LowPrecision: {"AllGather BFloat16 16777216: Rounding+Gradients+Activations",
+				"AllGather BFloat16 16777216: Rounding in place",
+				"AllToAll BFloat16 16777216: Rounding+Gradients+Activations", "Broadcast BFloat16 16777216: Exact",
+				"Broadcast BFloat16 16777216: Exact in place"},
 		}},
 		"only in place": {func(p *api.RunPlan) {
 			p.Variants, p.SizesBytes = p.Variants[2:], []int64{m64}
-			p.Collectives, p.Placements = []api.Collective{api.ReduceScatter, api.SendRecv}, []api.Placement{api.InPlace}
+			p.Collectives, p.Placements = []api.Collective{api.ReduceScatter, api.SendRecv},
+				[]api.Placement{api.InPlace}
 		}, map[rcclx.Variant][]string{
-			rcclx.Baseline:     {"ReduceScatter BFloat16 67108864: Exact+Gradients in place", "pairs"},
-			rcclx.LowPrecision: {"ReduceScatter BFloat16 67108864: Rounding+Gradients+Activations in place", "ReduceScatter BFloat16 16777232,16778240: Rounding in place"},
+			rcclx.Baseline: {"ReduceScatter BFloat16 67108864: Exact+Gradients in place", "pairs"},
+			rcclx.LowPrecision: {"ReduceScatter BFloat16 67108864: Rounding+Gradients+Activations in place",
+				"ReduceScatter BFloat16 16777232,16778240: Rounding in place"},
 		}},
 		"sizes that leave a rank without an element": {func(p *api.RunPlan) {
 			p.Variants, p.SizesBytes = nil, []int64{8, 64}
-			p.Collectives, p.Datatypes = []api.Collective{api.AllGather, api.Reduce}, []api.Datatype{api.Float64, api.Int8}
+			p.Collectives, p.Datatypes = []api.Collective{api.AllGather, api.Reduce},
+				[]api.Datatype{api.Float64, api.Int8}
 		}, map[rcclx.Variant][]string{
-			rcclx.Baseline: {"AllGather Float64 64: Exact", "AllGather Int8 8,64: Exact", "Reduce Float64 8,64: Exact", "Reduce Int8 8,64: Exact", "pairs"},
+			rcclx.Baseline: {"AllGather Float64 64: Exact", "AllGather Int8 8,64: Exact", "Reduce Float64 8,64: Exact",
+				"Reduce Int8 8,64: Exact", "pairs"},
 		}},
 		"a size asked for that is a hazard is not tried twice": {func(p *api.RunPlan) {
 			p.Variants, p.SizesBytes = p.Variants[2:], []int64{16777218}
 		}, map[rcclx.Variant][]string{
-			rcclx.Baseline:     {"AllReduce BFloat16 16777218: Exact+Gradients", "pairs"},
-			rcclx.LowPrecision: {"AllReduce BFloat16 16777218: Rounding+Gradients+Activations", "AllReduce BFloat16 16778240: Rounding"},
+			rcclx.Baseline: {"AllReduce BFloat16 16777218: Exact+Gradients", "pairs"},
+			rcclx.LowPrecision: {"AllReduce BFloat16 16777218: Rounding+Gradients+Activations",
+				"AllReduce BFloat16 16778240: Rounding"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,24 +135,29 @@ func TestScopeKnowsFourCollectives(t *testing.T) {
 	// The GPU counts: AMD's DDA is for two of them.
 	amd := plan
 	amd.Collectives, amd.DDA.AllReduceTreeMaxBytes = []api.Collective{api.AllReduce}, ptr.To(int64(1<<30))
-	for name, want := range map[string]api.EffectiveState{"AMD Instinct MI300X": api.EffectiveInEffect, "AMD Instinct MI250X": api.EffectiveNotInEffect} {
+	for name, want := range map[string]api.EffectiveState{"AMD Instinct MI300X": api.EffectiveInEffect,
+		"AMD Instinct MI250X": api.EffectiveNotInEffect} {
 		lib := rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLDDA, DeviceName: name}
-		if got := JudgeSettings(lib, amd, Table{Ranks: 8}); len(got) == 0 || got[0].Name != "dda.AllReduce" || got[0].Effective != want {
+		if got := JudgeSettings(lib, amd, Table{Ranks: 8}); len(got) == 0 || got[0].Name != "dda.AllReduce" ||
+			got[0].Effective != want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	plan.DDA.Mode = api.FeatureRequired
-	if unmet := Unmet(plan, nil, nil); len(unmet) != 1 || !strings.Contains(unmet[0], "no collective that was measured") {
+	if unmet := Unmet(plan, nil, nil); len(unmet) != 1 ||
+		!strings.Contains(unmet[0], "no collective that was measured") {
 		t.Errorf("unmet: %v", unmet)
 	}
 }
 
 func TestRepeatStep(t *testing.T) {
 	for want, at := range map[string]*rank.Position{
-		"AllGather Float32 4096: ":              {Kind: rank.StepMeasure, Collective: rcclx.AllGather, Datatype: rcclx.Float32, SizeBytes: 4096},
-		"ReduceScatter Float32 4096:  in place": {Kind: rank.StepMeasure, Collective: rcclx.ReduceScatter, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: 4096},
-		"AllReduce BFloat16 1024: ":             nil,
-		"pairs":                                 {Kind: rank.StepPairProbe, SizeBytes: 1 << 20, Peer: 3},
+		"AllGather Float32 4096: ": {Kind: rank.StepMeasure, Collective: rcclx.AllGather,
+			Datatype: rcclx.Float32, SizeBytes: 4096},
+		"ReduceScatter Float32 4096:  in place": {Kind: rank.StepMeasure, Collective: rcclx.ReduceScatter,
+			Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: 4096},
+		"AllReduce BFloat16 1024: ": nil,
+		"pairs":                     {Kind: rank.StepPairProbe, SizeBytes: 1 << 20, Peer: 3},
 	} {
 		if got := described(repeatStep(at, defaultPlan())); got != want {
 			t.Errorf("%s: %q, expected %q", at, got, want)

@@ -72,13 +72,15 @@ func TestSimulatedPreconditions(t *testing.T) {
 		if s.Verdict == api.VerdictError {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
-		if s.ROCm == nil || s.ROCm.State != "Found" || s.ROCm.Version == "" || s.ROCm.Source != "opt/rocm/.info/version" {
+		if s.ROCm == nil || s.ROCm.State != "Found" || s.ROCm.Version == "" ||
+			s.ROCm.Source != "opt/rocm/.info/version" {
 			t.Errorf("the container's ROCm is %+v", s.ROCm)
 		}
 	})
 	t.Run("ROCm older than the GPUs need", func(t *testing.T) {
 		s, states := runOnNode(t, "", t.TempDir(), "6.3.4-76")
-		if s.Verdict != api.VerdictError || s.Reason != api.ReasonPreconditionFailed || states[preflight.ROCmVersion] != preflight.Failed ||
+		if s.Verdict != api.VerdictError || s.Reason != api.ReasonPreconditionFailed ||
+			states[preflight.ROCmVersion] != preflight.Failed ||
 			!strings.Contains(s.Message, "ROCm 6.3.4 (/opt/rocm/.info/version), expected at least 6.4 for gfx942") {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
@@ -88,19 +90,23 @@ func TestSimulatedPreconditions(t *testing.T) {
 	})
 	t.Run("little memory", func(t *testing.T) {
 		s, states := runOnNode(t, "low-memory:1", t.TempDir(), "")
-		if s.Reason != api.ReasonInsufficientMemory || !strings.HasPrefix(s.Message, "GPUMemory: node sim-node-0: rank 0 ") || states[preflight.GPUMemory] != preflight.Failed {
+		if s.Reason != api.ReasonInsufficientMemory ||
+			!strings.HasPrefix(s.Message, "GPUMemory: node sim-node-0: rank 0 ") ||
+			states[preflight.GPUMemory] != preflight.Failed {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
 	})
 	t.Run("second run", func(t *testing.T) {
 		dir := t.TempDir()
-		release, held := preflight.Lock(dir, []string{simtest.PCI(2)}, preflight.Holder{Run: "run-0", Start: time.Now()})
+		release, held := preflight.Lock(dir, []string{simtest.PCI(2)},
+			preflight.Holder{Run: "run-0", Start: time.Now()})
 		defer release()
 		if held != nil {
 			t.Fatal(held)
 		}
 		s, _ := runOnNode(t, "", dir, "")
-		if s.Reason != api.ReasonPreconditionFailed || !strings.Contains(s.Message, `GPU `+simtest.PCI(2)+` is in use by run "run-0"`) {
+		if s.Reason != api.ReasonPreconditionFailed ||
+			!strings.Contains(s.Message, `GPU `+simtest.PCI(2)+` is in use by run "run-0"`) {
 			t.Errorf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 		}
 	})

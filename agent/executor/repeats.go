@@ -125,7 +125,9 @@ func baselinePairs(variants []VariantOutcome) []PairBandwidth {
 			out[at].WrongElements += b.WrongElements
 		}
 	}
-	out = slices.DeleteFunc(out, func(b PairBandwidth) bool { return len(values[b.Pair]) < repeats && b.WrongElements == 0 })
+	out = slices.DeleteFunc(out, func(b PairBandwidth) bool {
+		return len(values[b.Pair]) < repeats && b.WrongElements == 0
+	})
 	for i := range out {
 		out[i].BandwidthMBps = Median(values[out[i].Pair])
 	}

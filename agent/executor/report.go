@@ -37,7 +37,8 @@ func Finished(base api.NodeRunStatus, e Evidence, j Judgement, finish metav1.Tim
 		if v.Variant != rcclx.Baseline {
 			continue
 		}
-		if longest := longestInit(v.Outcome.Ranks); longest != nil && (s.InitNanoseconds == nil || *s.InitNanoseconds < *longest) {
+		if longest := longestInit(v.Outcome.Ranks); longest != nil &&
+			(s.InitNanoseconds == nil || *s.InitNanoseconds < *longest) {
 			s.InitNanoseconds = longest
 		}
 	}
@@ -67,8 +68,9 @@ func libraryFacts(lib *rcclx.LibraryInfo) *api.LibraryFacts {
 		return nil
 	}
 	f := &api.LibraryFacts{
-		Flavor: clip.Head(string(lib.Flavor), 32), Imitates: clip.Head(string(lib.Imitates), 32), Version: lib.VersionString(),
-		Path: clip.Head(lib.Path, 512), BuildHash: clip.Head(lib.BuildHash, hardwareLabelBytes),
+		Flavor: clip.Head(string(lib.Flavor), 32), Imitates: clip.Head(string(lib.Imitates), 32),
+		Version: lib.VersionString(),
+		Path:    clip.Head(lib.Path, 512), BuildHash: clip.Head(lib.BuildHash, hardwareLabelBytes),
 	}
 	if lib.RuntimeVersionCode > 0 {
 		f.RuntimeVersion = runtimeVersion(lib)

@@ -30,7 +30,8 @@ func answering(c clock.Clock, answers ...error) (reporter[string], *[]string) {
 
 // TestUntilTaken: a report is tried until it is taken or refused for good.
 func TestUntilTaken(t *testing.T) {
-	down, rejected, superseded := errors.New("connection refused"), fmt.Errorf("%w: no such field", commtask.ErrRejected), fmt.Errorf("%w: another run", commtask.ErrSuperseded)
+	down, rejected, superseded := errors.New("connection refused"),
+		fmt.Errorf("%w: no such field", commtask.ErrRejected), fmt.Errorf("%w: another run", commtask.ErrSuperseded)
 	for name, tc := range map[string]struct {
 		answers []error
 		tried   []string
@@ -38,9 +39,10 @@ func TestUntilTaken(t *testing.T) {
 	}{
 		"at once":               {[]error{nil}, []string{"a"}, nil},
 		"once the server is up": {[]error{down, down, nil}, []string{"a", "a", "a"}, nil},
-		"with the verdict only": {[]error{down, rejected, down, nil}, []string{"a", "a", "a, verdict only", "a, verdict only"}, nil},
-		"not even that":         {[]error{rejected}, []string{"a", "a, verdict only"}, commtask.ErrRejected},
-		"nobody waits for it":   {[]error{down, superseded}, []string{"a", "a"}, commtask.ErrSuperseded},
+		"with the verdict only": {[]error{down, rejected, down, nil},
+			[]string{"a", "a", "a, verdict only", "a, verdict only"}, nil},
+		"not even that":       {[]error{rejected}, []string{"a", "a, verdict only"}, commtask.ErrRejected},
+		"nobody waits for it": {[]error{down, superseded}, []string{"a", "a"}, commtask.ErrSuperseded},
 	} {
 		r, tried := answering(&steppingClock{clocktesting.NewFakeClock(time.Unix(0, 0))}, tc.answers...)
 		last, err := r.untilTaken(t.Context(), "a", nil, time.Time{})
@@ -56,7 +58,8 @@ func TestLastReport(t *testing.T) {
 	c := &steppingClock{clocktesting.NewFakeClock(time.Unix(0, 0))}
 	r, tried := answering(c, down)
 	_, err := r.last(t.Context(), "a", time.Minute, time.Hour)
-	if n := len(*tried); !errors.Is(err, down) || n < 8 || n > 18 || c.Now().After(time.Unix(60, 0)) || c.Now().Before(time.Unix(49, 0)) {
+	if n := len(*tried); !errors.Is(err, down) || n < 8 || n > 18 || c.Now().After(time.Unix(60, 0)) ||
+		c.Now().Before(time.Unix(49, 0)) {
 		t.Errorf("%d attempts in %s: %v", n, c.Since(time.Unix(0, 0)), err)
 	}
 	// Who was told to stop has no time to wait.
@@ -70,7 +73,8 @@ func TestLastReport(t *testing.T) {
 
 // TestNewerReport: it takes the place of one that is not taken, and is whole again.
 func TestNewerReport(t *testing.T) {
-	r, tried := answering(clocktesting.NewFakeClock(time.Unix(0, 0)), commtask.ErrRejected, errors.New("connection refused"), nil)
+	r, tried := answering(clocktesting.NewFakeClock(time.Unix(0, 0)), commtask.ErrRejected,
+		errors.New("connection refused"), nil)
 	newer := newNewest[string]()
 	newer.put("b")
 	newer.put("c")

@@ -113,7 +113,8 @@ func (r *Runner) begin(a Assignment) *execution {
 }
 
 func (r *Runner) reporter() reporter[api.NodeRunStatus] {
-	return reporter[api.NodeRunStatus]{write: r.Reporter.ReportRun, verdictOnly: verdictOnly, clock: r.Clock, log: r.Log}
+	return reporter[api.NodeRunStatus]{write: r.Reporter.ReportRun, verdictOnly: verdictOnly,
+		clock: r.Clock, log: r.Log}
 }
 
 // awaitPlan polls the CommTask until it asks for this run.
@@ -126,7 +127,8 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 		cancel()
 		switch {
 		case ctx.Err() != nil:
-			return a, fmt.Errorf("node %s: interrupted while waiting for run %s: %w", r.Name, r.Config.RunID, context.Cause(ctx))
+			return a, fmt.Errorf("node %s: interrupted while waiting for run %s: %w",
+				r.Name, r.Config.RunID, context.Cause(ctx))
 		case errors.Is(err, commtask.ErrSuperseded):
 			return a, err
 		case err != nil:
@@ -136,14 +138,16 @@ func (r *Runner) awaitPlan(ctx context.Context) (Assignment, error) {
 		case a.Run.ID != r.Config.RunID:
 			seen = "a CommTask that asks for run " + a.Run.ID
 		case a.Run.Closed != nil:
-			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s", r.Name, commtask.ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
+			return a, fmt.Errorf("node %s: %w: run %s was closed by the controller: %s",
+				r.Name, commtask.ErrSuperseded, a.Run.ID, a.Run.Closed.Message)
 		case a.Ranks < 1:
 			seen = "a CommTask that gives the node no ranks"
 		default:
 			return a, nil
 		}
 		if !r.Clock.Now().Before(until) {
-			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; check spec.run of the CommTask, its CommRun, and the pod's access to both",
+			return a, fmt.Errorf("node %s: waited %s for run %s, saw %s: the run may have been superseded; "+
+				"check spec.run of the CommTask, its CommRun, and the pod's access to both",
 				r.Name, r.Config.Wait, r.Config.RunID, seen)
 		}
 		pause(ctx, r.Clock, planPollInterval)
@@ -163,9 +167,11 @@ func pause(ctx context.Context, c clock.Clock, d time.Duration) {
 // verdictOnly is a report that any API server of this version takes.
 func verdictOnly(s api.NodeRunStatus, cause error) api.NodeRunStatus {
 	return api.NodeRunStatus{
-		ID: s.ID, Generation: s.Generation, Phase: s.Phase, StartTime: s.StartTime, FinishTime: s.FinishTime, BootID: s.BootID,
+		ID: s.ID, Generation: s.Generation, Phase: s.Phase, StartTime: s.StartTime, FinishTime: s.FinishTime,
+		BootID:  s.BootID,
 		Verdict: s.Verdict, Reason: s.Reason, Culprits: s.Culprits, Library: s.Library,
-		Message: clip.Head(clip.Head(s.Message, 640)+"; details are only in the run pod's log, since the API server rejected them: "+cause.Error(), 1024),
+		Message: clip.Head(clip.Head(s.Message, 640)+
+			"; details are only in the run pod's log, since the API server rejected them: "+cause.Error(), 1024),
 	}
 }
 
@@ -211,7 +217,8 @@ func (x *execution) carryOut(ctx context.Context) (Evidence, error) {
 			if out.Failure.Kind == supervise.FailHung {
 				verb = "hangs"
 			}
-			return e, x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.At, false)
+			return e,
+				x.search(ctx, &e, fmt.Sprintf("%s %s %s", v.Variant, out.Failure.Step, verb), out.Failure.At, false)
 		case out.Failure != nil:
 			return e, nil
 		}

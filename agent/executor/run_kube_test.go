@@ -59,11 +59,13 @@ func TestRunAgainstAPIServer(t *testing.T) {
 		if err := c.Get(ctx, name, &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Status.Run == nil || got.Status.Run.Verdict != res.Status.Verdict || got.Status.Run.Phase != api.NodeRunFinished || got.Status.Run.Step != res.Status.Step {
+		if got.Status.Run == nil || got.Status.Run.Verdict != res.Status.Verdict ||
+			got.Status.Run.Phase != api.NodeRunFinished || got.Status.Run.Step != res.Status.Step {
 			t.Errorf("%s: stored %+v, reported %s", what, got.Status.Run, res.Status.Verdict)
 		}
 		for _, m := range got.ManagedFields {
-			if m.Manager == api.FieldManagerRun && (m.Subresource != "status" || m.FieldsV1.GetRawString() != `{"f:status":{"f:run":{}}}`) {
+			if m.Manager == api.FieldManagerRun &&
+				(m.Subresource != "status" || m.FieldsV1.GetRawString() != `{"f:status":{"f:run":{}}}`) {
 				t.Errorf("%s: the run owns %s of %q", what, m.FieldsV1.GetRawString(), m.Subresource)
 			}
 		}
@@ -85,7 +87,8 @@ func TestRunAgainstAPIServer(t *testing.T) {
 	if err := c.Update(ctx, &got); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.ReportRun(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning, StartTime: metav1.Now()}); !errors.Is(err, commtask.ErrSuperseded) {
+	if err := k.ReportRun(ctx, api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunRunning,
+		StartTime: metav1.Now()}); !errors.Is(err, commtask.ErrSuperseded) {
 		t.Errorf("another run is asked for: %v, want commtask.ErrSuperseded", err)
 	}
 }

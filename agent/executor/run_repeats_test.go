@@ -54,7 +54,8 @@ func (f *flakyTeams) Run(ctx context.Context, team supervise.Team) supervise.Out
 
 func repeatsPlan(n int32) api.RunPlan {
 	p := defaultPlan()
-	p.Variants, p.Collectives, p.SizesBytes, p.Repeats = p.Variants[:1], p.Collectives[:1], []int64{1 << 20, 64 << 20}, n
+	p.Variants, p.Collectives, p.SizesBytes, p.Repeats = p.Variants[:1], p.Collectives[:1],
+		[]int64{1 << 20, 64 << 20}, n
 	return p
 }
 
@@ -87,13 +88,16 @@ func TestRepeatsDecideByTheirMedian(t *testing.T) {
 		{[]int64{good, bad}, api.StatisticMedian, api.VerdictFail, 78294},
 	} {
 		plan := repeatsPlan(int32(len(tc.repeats)))
-		plan.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 64 << 20, Statistic: tc.statistic, MinBusBandwidthMBps: ptr.To(int64(100_000))}}
+		plan.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 64 << 20, Statistic: tc.statistic,
+			MinBusBandwidthMBps: ptr.To(int64(100_000))}}
 		s := runFlaky(t, plan, &flakyTeams{baseNanoseconds: tc.repeats})
 		c := s.Checks[slices.IndexFunc(s.Checks, func(c api.PerformanceCheck) bool { return c.Source == "spec" })]
 		if s.Verdict != tc.verdict || c.MeasuredMBps == nil || *c.MeasuredMBps != tc.measured {
-			t.Errorf("%v: %s: %s; %+v, expected %s and %d MB/s", tc.repeats, s.Verdict, s.Message, c, tc.verdict, tc.measured)
+			t.Errorf("%v: %s: %s; %+v, expected %s and %d MB/s",
+				tc.repeats, s.Verdict, s.Message, c, tc.verdict, tc.measured)
 		}
-		if n := len(tc.repeats); n > 1 && slices.Max(tc.repeats) != slices.Min(tc.repeats) && !strings.Contains(c.Measurement, fmt.Sprintf("; %d repeats of 58.7 to 117.4 GB/s", n)) {
+		if n := len(tc.repeats); n > 1 && slices.Max(tc.repeats) != slices.Min(tc.repeats) &&
+			!strings.Contains(c.Measurement, fmt.Sprintf("; %d repeats of 58.7 to 117.4 GB/s", n)) {
 			t.Errorf("%v: %q does not tell the spread", tc.repeats, c.Measurement)
 		}
 	}
@@ -106,7 +110,8 @@ func TestRepeatsRunEverythingAgain(t *testing.T) {
 	plan.Variants = defaultPlan().Variants
 	teams := &flakyTeams{baseNanoseconds: []int64{1_000_000}}
 	s := runFlaky(t, plan, teams)
-	want := []string{"Baseline (repeat 1 of 2)", "DDA (repeat 1 of 2)", "LowPrecision (repeat 1 of 2)", "Baseline (repeat 2 of 2)", "DDA (repeat 2 of 2)", "LowPrecision (repeat 2 of 2)"}
+	want := []string{"Baseline (repeat 1 of 2)", "DDA (repeat 1 of 2)", "LowPrecision (repeat 1 of 2)",
+		"Baseline (repeat 2 of 2)", "DDA (repeat 2 of 2)", "LowPrecision (repeat 2 of 2)"}
 	if !slices.Equal(teams.names, want) || s.Verdict != api.VerdictPass {
 		t.Errorf("%s (%s), teams %q", s.Verdict, s.Message, teams.names)
 	}
@@ -117,9 +122,11 @@ func TestRepeatsRunEverythingAgain(t *testing.T) {
 
 // TestAFailingRepeatFailsTheRun: whatever the others showed.
 func TestAFailingRepeatFailsTheRun(t *testing.T) {
-	for what, want := range map[string]string{"hang": api.ReasonRankHung, "wrong": api.ReasonWrongData, "die": api.ReasonRankDied} {
+	for what, want := range map[string]string{"hang": api.ReasonRankHung, "wrong": api.ReasonWrongData,
+		"die": api.ReasonRankDied} {
 		for at := range 3 {
-			s := runFlaky(t, repeatsPlan(3), &flakyTeams{baseNanoseconds: []int64{1_000_000}, bad: map[int]string{at: what}})
+			s := runFlaky(t, repeatsPlan(3),
+				&flakyTeams{baseNanoseconds: []int64{1_000_000}, bad: map[int]string{at: what}})
 			if s.Verdict != api.VerdictFail || s.Reason != want {
 				t.Errorf("%s in repeat %d: %s %s: %s", what, at+1, s.Verdict, s.Reason, s.Message)
 			}

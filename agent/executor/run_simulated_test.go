@@ -26,8 +26,10 @@ func TestMain(m *testing.M) {
 // simulatedNode is a simulated node with real rank processes.
 func simulatedNode(t testing.TB, root, lockDir string, log *slog.Logger) Node {
 	t.Helper()
-	return Node{Name: "sim-node-0", Teams: &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
-		Host: preflight.PodHost{Root: root}, LockDir: lockDir, Clock: clock.RealClock{}, Environ: simtest.Environ(t, root), Log: log}
+	return Node{Name: "sim-node-0",
+		Teams: &supervise.Supervisor{Launcher: supervise.Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}},
+		Host:  preflight.PodHost{Root: root}, LockDir: lockDir, Clock: clock.RealClock{},
+		Environ: simtest.Environ(t, root), Log: log}
 }
 
 // runSimulated carries out a whole run with real rank processes on the simulated library.
@@ -61,7 +63,8 @@ func simulatedPlan() api.RunPlan {
 
 func TestSimulatedHealthy(t *testing.T) {
 	s := runSimulated(t, simulatedPlan(), "none")
-	if s.Verdict != api.VerdictPass || s.BootID != "simulated-boot" || s.Library == nil || s.Library.Flavor != "simulated" || s.Library.Imitates != "rcclx-dev" {
+	if s.Verdict != api.VerdictPass || s.BootID != "simulated-boot" || s.Library == nil ||
+		s.Library.Flavor != "simulated" || s.Library.Imitates != "rcclx-dev" {
 		t.Fatalf("%s %s: %s", s.Verdict, s.Reason, s.Message)
 	}
 	for _, x := range s.Settings {
@@ -98,7 +101,8 @@ func TestSimulatedHealthy(t *testing.T) {
 func TestSimulatedEverything(t *testing.T) {
 	plan := simulatedPlan()
 	plan.Variants = plan.Variants[:1]
-	plan.Collectives = []api.Collective{api.AllReduce, api.AllGather, api.ReduceScatter, api.AllToAll, api.AllToAllv, api.Broadcast, api.Reduce, api.SendRecv}
+	plan.Collectives = []api.Collective{api.AllReduce, api.AllGather, api.ReduceScatter, api.AllToAll, api.AllToAllv,
+		api.Broadcast, api.Reduce, api.SendRecv}
 	plan.Datatypes = []api.Datatype{api.Float64, api.Int8}
 	plan.Placements = []api.Placement{api.OutOfPlace, api.InPlace}
 	plan.SizesBytes = []int64{8, 1000, 4096}
@@ -112,7 +116,9 @@ func TestSimulatedEverything(t *testing.T) {
 	}
 	for _, r := range s.Results {
 		sizes := plan.SizesBytes
-		if r.Datatype == api.Float64 && slices.Contains([]api.Collective{api.AllGather, api.ReduceScatter, api.AllToAll}, r.Collective) || r.Collective == api.AllToAllv {
+		if r.Datatype == api.Float64 &&
+			slices.Contains([]api.Collective{api.AllGather, api.ReduceScatter, api.AllToAll}, r.Collective) ||
+			r.Collective == api.AllToAllv {
 			sizes = sizes[1:] // 8 B leave eight ranks without an element, and in AllToAllv peers without a share
 		}
 		// So many series leave room for the first and the last size only.

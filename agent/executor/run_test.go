@@ -24,17 +24,21 @@ import (
 
 func TestRunHealthy(t *testing.T) {
 	plan := defaultPlan()
-	plan.Thresholds = []api.Threshold{{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.BFloat16, SizeBytes: 64 << 20, MinBusBandwidthMBps: ptr.To(int64(1000))}}
+	plan.Thresholds = []api.Threshold{{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.BFloat16,
+		SizeBytes: 64 << 20, MinBusBandwidthMBps: ptr.To(int64(1000))}}
 	teams := &modelTeams{relErr: 40000}
 	res, rep, err := runModel(t, plan, teams, nil)
 	if err != nil || !res.Reported {
 		t.Fatalf("error %v, reported %v", err, res.Reported)
 	}
 	s := rep.reports[len(rep.reports)-1]
-	if s.Verdict != api.VerdictPass || s.Reason != api.ReasonAllPassed || s.Phase != api.NodeRunFinished || s.ID != "run-1" || s.Generation != 3 {
+	if s.Verdict != api.VerdictPass || s.Reason != api.ReasonAllPassed || s.Phase != api.NodeRunFinished ||
+		s.ID != "run-1" || s.Generation != 3 {
 		t.Errorf("report: %s %s %s: %s", s.Phase, s.Verdict, s.Reason, s.Message)
 	}
-	if len(s.Results) != 12 || s.Links == nil || s.Links.MedianMBps != 48000 || s.Library.Version != "2.28.3" || s.Library.RuntimeVersion != "6.4.43484" || s.BootID == "" || s.InitNanoseconds == nil || *s.InitNanoseconds != 5_000_000 {
+	if len(s.Results) != 12 || s.Links == nil || s.Links.MedianMBps != 48000 || s.Library.Version != "2.28.3" ||
+		s.Library.RuntimeVersion != "6.4.43484" || s.BootID == "" || s.InitNanoseconds == nil ||
+		*s.InitNanoseconds != 5_000_000 {
 		t.Errorf("report: %d results, links %+v, library %+v, boot %q", len(s.Results), s.Links, s.Library, s.BootID)
 	}
 	want := map[string][2]string{
@@ -50,10 +54,12 @@ func TestRunHealthy(t *testing.T) {
 	for _, r := range rep.reports {
 		steps = append(steps, string(r.Phase)+" "+r.Step)
 	}
-	if want := []string{"Running probing the library and GPUs", "Running Baseline", "Running DDA", "Running LowPrecision", "Finished "}; !slices.Equal(steps, want) {
+	if want := []string{"Running probing the library and GPUs", "Running Baseline", "Running DDA",
+		"Running LowPrecision", "Finished "}; !slices.Equal(steps, want) {
 		t.Errorf("reports: %q, want %q", steps, want)
 	}
-	if !slices.Contains(teams.teams[2].Env, "RCCL_DDA_NRANKS=8") || !slices.Contains(teams.teams[1].Env, "RCCL_DDA_NRANKS=0") {
+	if !slices.Contains(teams.teams[2].Env, "RCCL_DDA_NRANKS=8") ||
+		!slices.Contains(teams.teams[1].Env, "RCCL_DDA_NRANKS=0") {
 		t.Errorf("environments: Baseline %v, DDA %v", teams.teams[1].Env, teams.teams[2].Env)
 	}
 }
@@ -92,13 +98,20 @@ func TestRunFaults(t *testing.T) {
 		culprit string
 		words   string
 	}{
-		{"hang of a GPU", &modelTeams{bad: do("hang", has(5))}, nil, api.VerdictFail, api.ReasonRankHung, "GPU " + modelPCI(5), "GPU " + modelPCI(5) + " is at fault"},
-		{"hang of a link", &modelTeams{bad: do("hang", has(2, 7))}, nil, api.VerdictFail, api.ReasonRankHung, "Link " + modelPCI(2) + "<->" + modelPCI(7), ""},
-		{"wrong data of a GPU", &modelTeams{bad: do("wrong", has(0))}, nil, api.VerdictFail, api.ReasonWrongData, "GPU " + modelPCI(0), "wrong elements"},
-		{"init fails with one GPU", &modelTeams{bad: do("init", has(6))}, nil, api.VerdictFail, api.ReasonInitFailed, "GPU " + modelPCI(6), ""},
-		{"a rank dies", &modelTeams{bad: do("die", has(7))}, nil, api.VerdictFail, api.ReasonRankDied, "GPU " + modelPCI(7), ""},
-		{"hang with DDA only", &modelTeams{bad: onlyDDA}, nil, api.VerdictFail, api.ReasonRankHung, "", "inconclusive: none of"},
-		{"library missing", &modelTeams{bad: func(rcclx.Variant, []int) string { return "missingLibrary" }}, nil, api.VerdictError, api.ReasonLibraryMissing, "", "was not found"},
+		{"hang of a GPU", &modelTeams{bad: do("hang", has(5))}, nil, api.VerdictFail, api.ReasonRankHung,
+			"GPU " + modelPCI(5), "GPU " + modelPCI(5) + " is at fault"},
+		{"hang of a link", &modelTeams{bad: do("hang", has(2, 7))}, nil, api.VerdictFail, api.ReasonRankHung,
+			"Link " + modelPCI(2) + "<->" + modelPCI(7), ""},
+		{"wrong data of a GPU", &modelTeams{bad: do("wrong", has(0))}, nil, api.VerdictFail, api.ReasonWrongData,
+			"GPU " + modelPCI(0), "wrong elements"},
+		{"init fails with one GPU", &modelTeams{bad: do("init", has(6))}, nil, api.VerdictFail, api.ReasonInitFailed,
+			"GPU " + modelPCI(6), ""},
+		{"a rank dies", &modelTeams{bad: do("die", has(7))}, nil, api.VerdictFail, api.ReasonRankDied,
+			"GPU " + modelPCI(7), ""},
+		{"hang with DDA only", &modelTeams{bad: onlyDDA}, nil, api.VerdictFail, api.ReasonRankHung, "",
+			"inconclusive: none of"},
+		{"library missing", &modelTeams{bad: func(rcclx.Variant, []int) string { return "missingLibrary" }}, nil,
+			api.VerdictError, api.ReasonLibraryMissing, "", "was not found"},
 		{"slow link", &modelTeams{pairMBps: func(a, b int) int64 {
 			if a == 1 && b == 4 {
 				return 12000
@@ -112,15 +125,22 @@ func TestRunFaults(t *testing.T) {
 			return 48000
 		}}, nil, api.VerdictFail, api.ReasonSlowGPU, "GPU " + modelPCI(3), "7 of its 7"},
 		{"below threshold", &modelTeams{}, func(p *api.RunPlan) {
-			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1024, MinBusBandwidthMBps: ptr.To(int64(1_000_000))}}
+			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1024,
+				MinBusBandwidthMBps: ptr.To(int64(1_000_000))}}
 		}, api.VerdictFail, api.ReasonBelowThreshold, "", "expected at least 1000.0 GB/s"},
 		{"threshold at a size that was not measured", &modelTeams{}, func(p *api.RunPlan) {
-			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1000, MinBusBandwidthMBps: ptr.To(int64(1))}}
+			p.Thresholds = []api.Threshold{{Collective: api.AllReduce, SizeBytes: 1000,
+				MinBusBandwidthMBps: ptr.To(int64(1))}}
 		}, api.VerdictInconclusive, api.ReasonInconclusive, "", "not measured"},
-		{"required DDA without a gain", &modelTeams{latency: func(rcclx.Variant, rcclx.Collective, int64) int64 { return 20000 }},
-			func(p *api.RunPlan) { p.DDA.Mode = api.FeatureRequired }, api.VerdictFail, api.ReasonRequirementNotMet, "", "no faster than Baseline"},
-		{"required DDA with a gain", &modelTeams{}, func(p *api.RunPlan) { p.DDA.Mode = api.FeatureRequired }, api.VerdictPass, api.ReasonAllPassed, "", ""},
-		{"required FP8 without rounding", &modelTeams{}, func(p *api.RunPlan) { p.LowPrecision.Mode = api.FeatureRequired }, api.VerdictFail, api.ReasonRequirementNotMet, "", "no FP8 rounding"},
+		{"required DDA without a gain", &modelTeams{latency: func(rcclx.Variant, rcclx.Collective, int64) int64 {
+			return 20000
+		}}, func(p *api.RunPlan) { p.DDA.Mode = api.FeatureRequired }, api.VerdictFail, api.ReasonRequirementNotMet, "",
+			"no faster than Baseline"},
+		{"required DDA with a gain", &modelTeams{}, func(p *api.RunPlan) { p.DDA.Mode = api.FeatureRequired },
+			api.VerdictPass, api.ReasonAllPassed, "", ""},
+		{"required FP8 without rounding", &modelTeams{}, func(p *api.RunPlan) {
+			p.LowPrecision.Mode = api.FeatureRequired
+		}, api.VerdictFail, api.ReasonRequirementNotMet, "", "no FP8 rounding"},
 		{"FP8 too coarse", &modelTeams{relErr: 200000}, nil, api.VerdictFail, api.ReasonWrongData, "", "20.00 %"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -162,9 +182,11 @@ func (h treeHost) OpenRoot() (preflight.Root, error) {
 
 // TestPreconditions: what fails ends the run before a communicator, under its own name; the rest is kept as evidence.
 func TestPreconditions(t *testing.T) {
-	modelPCIs := []string{modelPCI(0), modelPCI(1), modelPCI(2), modelPCI(3), modelPCI(4), modelPCI(5), modelPCI(6), modelPCI(7)}
+	modelPCIs := []string{modelPCI(0), modelPCI(1), modelPCI(2), modelPCI(3), modelPCI(4), modelPCI(5),
+		modelPCI(6), modelPCI(7)}
 	heldDir := t.TempDir()
-	release, held := preflight.Lock(heldDir, modelPCIs[3:4], preflight.Holder{Run: "run-0", Start: time.Unix(1_800_000_000, 0)})
+	release, held := preflight.Lock(heldDir, modelPCIs[3:4],
+		preflight.Holder{Run: "run-0", Start: time.Unix(1_800_000_000, 0)})
 	defer release()
 	if held != nil {
 		t.Fatal(held)
@@ -185,14 +207,18 @@ func TestPreconditions(t *testing.T) {
 		reason, text string
 		teamsStarted int
 	}{
-		"shared memory":            {func(r *Runner) { r.Host = fakeHost{shm: 1 << 10, memlock: -1} }, nil, api.ReasonPreconditionFailed, "SharedMemory: node node-a: /dev/shm is full: 1024 bytes are free", 0},
-		"hidden GPUs":              {onNode, nil, api.ReasonPreconditionFailed, "HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 0},
-		"hidden GPUs of a library": {nil, nil, api.ReasonPreconditionFailed, "HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 1},
-		"memory": {nil, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.FreeMemoryBytes = 1 << 30 }}, api.ReasonInsufficientMemory,
-			"GPUMemory: node node-a: rank 0 (GPU 0000:15:00.0) has 1073741824 of", 1},
-		"shared GPU": {onNode, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.PCIAddress = "0000:05:00.0" }}, api.ReasonPreconditionFailed,
-			"SharedGPU: node node-a: ranks 0 and 1 both got GPU", 1},
-		"second run": {func(r *Runner) { r.LockDir = heldDir }, nil, api.ReasonPreconditionFailed, `GPUBusy: node node-a: GPU ` + modelPCI(3) + ` is in use by run "run-0"`, 1},
+		"shared memory": {func(r *Runner) { r.Host = fakeHost{shm: 1 << 10, memlock: -1} }, nil,
+			api.ReasonPreconditionFailed, "SharedMemory: node node-a: /dev/shm is full: 1024 bytes are free", 0},
+		"hidden GPUs": {onNode, nil, api.ReasonPreconditionFailed,
+			"HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 0},
+		"hidden GPUs of a library": {nil, nil, api.ReasonPreconditionFailed,
+			"HiddenGPUs: node node-a: ROCR_VISIBLE_DEVICES=0 leaves a rank 1 GPUs", 1},
+		"memory": {nil, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.FreeMemoryBytes = 1 << 30 }},
+			api.ReasonInsufficientMemory, "GPUMemory: node node-a: rank 0 (GPU 0000:15:00.0) has 1073741824 of", 1},
+		"shared GPU": {onNode, &modelTeams{library: func(l *rcclx.LibraryInfo) { l.PCIAddress = "0000:05:00.0" }},
+			api.ReasonPreconditionFailed, "SharedGPU: node node-a: ranks 0 and 1 both got GPU", 1},
+		"second run": {func(r *Runner) { r.LockDir = heldDir }, nil, api.ReasonPreconditionFailed,
+			`GPUBusy: node node-a: GPU ` + modelPCI(3) + ` is in use by run "run-0"`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := defaultPlan()
@@ -208,7 +234,8 @@ func TestPreconditions(t *testing.T) {
 					tc.change(r)
 				}
 			})
-			if err != nil || res.Status.Verdict != api.VerdictError || res.Status.Reason != tc.reason || !strings.HasPrefix(res.Status.Message, tc.text) {
+			if err != nil || res.Status.Verdict != api.VerdictError || res.Status.Reason != tc.reason ||
+				!strings.HasPrefix(res.Status.Message, tc.text) {
 				t.Errorf("error %v, status %+v", err, res.Status)
 			}
 			if len(teams.teams) != tc.teamsStarted {
@@ -219,7 +246,9 @@ func TestPreconditions(t *testing.T) {
 	t.Run("a run gives its locks back", func(t *testing.T) {
 		dir := t.TempDir()
 		for range 2 {
-			if res, _, err := runModel(t, defaultPlan(), &modelTeams{relErr: 40000}, func(r *Runner, _ *memoryReporter) { r.LockDir = dir }); err != nil || res.Status.Verdict != api.VerdictPass {
+			if res, _, err := runModel(t, defaultPlan(),
+				&modelTeams{relErr: 40000}, func(r *Runner, _ *memoryReporter) { r.LockDir = dir }); err != nil ||
+				res.Status.Verdict != api.VerdictPass {
 				t.Fatalf("error %v, status %+v", err, res.Status)
 			}
 		}
@@ -279,7 +308,8 @@ func TestReporting(t *testing.T) {
 				return nil
 			}
 		})
-		if err != nil || res.Status.Verdict != api.VerdictPass || len(res.Status.Results) > 0 || !strings.Contains(res.Status.Message, "no such field") {
+		if err != nil || res.Status.Verdict != api.VerdictPass || len(res.Status.Results) > 0 ||
+			!strings.Contains(res.Status.Message, "no such field") {
 			t.Errorf("error %v, status %+v", err, res.Status)
 		}
 	})
@@ -292,15 +322,19 @@ func TestReporting(t *testing.T) {
 			}
 			return nil
 		}
-		r := &Runner{Config: Config{RunID: "run-1", InterruptedGrace: time.Hour}, Reporter: rep, Node: Node{Name: "node-a", Teams: &modelTeams{}, Host: fakeHost{shm: 1 << 30},
-			Clock: &steppingClock{clocktesting.NewFakeClock(time.Now())}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+		r := &Runner{Config: Config{RunID: "run-1", InterruptedGrace: time.Hour}, Reporter: rep,
+			Node: Node{Name: "node-a", Teams: &modelTeams{}, Host: fakeHost{shm: 1 << 30},
+				Clock: &steppingClock{clocktesting.NewFakeClock(time.Now())},
+				Log:   slog.New(slog.NewTextHandler(io.Discard, nil))}}
 		res, err := r.Run(ctx)
 		if err != nil || res.Status.Verdict != api.VerdictError || res.Status.Reason != api.ReasonInterrupted {
 			t.Errorf("error %v, status %+v", err, res.Status)
 		}
 	})
 	t.Run("another run is asked for", func(t *testing.T) {
-		_, _, err := runModel(t, defaultPlan(), &modelTeams{}, func(_ *Runner, m *memoryReporter) { m.assignment.Run.ID = "run-2" })
+		_, _, err := runModel(t, defaultPlan(), &modelTeams{}, func(_ *Runner, m *memoryReporter) {
+			m.assignment.Run.ID = "run-2"
+		})
 		if err == nil || !strings.Contains(err.Error(), "asks for run run-2") {
 			t.Errorf("error %v", err)
 		}
@@ -308,7 +342,8 @@ func TestReporting(t *testing.T) {
 	t.Run("already reported", func(t *testing.T) {
 		teams := &modelTeams{}
 		res, _, err := runModel(t, defaultPlan(), teams, func(_ *Runner, m *memoryReporter) {
-			m.assignment.Reported = &api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunFinished, Verdict: api.VerdictFail, FinishTime: ptr.To(metav1.Now())}
+			m.assignment.Reported = &api.NodeRunStatus{ID: "run-1", Phase: api.NodeRunFinished,
+				Verdict: api.VerdictFail, FinishTime: ptr.To(metav1.Now())}
 		})
 		if err != nil || !res.Reported || len(teams.teams) != 0 {
 			t.Errorf("error %v, %d teams started", err, len(teams.teams))

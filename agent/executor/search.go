@@ -47,13 +47,15 @@ func needsSearch(f *supervise.Failure) bool {
 	if f == nil {
 		return false
 	}
-	return f.Kind == supervise.FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) || f.Kind == supervise.FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
+	return f.Kind == supervise.FailHung && len(f.Stopped) == 0 && (f.Rank < 0 || f.ByRAS) ||
+		f.Kind == supervise.FailRankError && (f.Code == rank.CodeInitFailed || f.Code == rank.CodeCollectiveFailed)
 }
 
 // repeatStep is the smallest step that repeats what failed at a position: at its size, a few times. Without one, as
 // where the communicator was not formed, it is the plan's first.
 func repeatStep(at *rank.Position, p api.RunPlan) rank.Step {
-	step := rank.Step{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1 << 10}, WarmupIterations: 1, Iterations: 2}
+	step := rank.Step{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16,
+		SizesBytes: []int64{1 << 10}, WarmupIterations: 1, Iterations: 2}
 	if len(p.Collectives) > 0 {
 		step.Collective = rcclx.Collective(p.Collectives[0])
 	}
@@ -68,14 +70,16 @@ func repeatStep(at *rank.Position, p api.RunPlan) rank.Step {
 	case at.Kind == rank.StepPairProbe:
 		step.Kind, step.Collective, step.Datatype, step.SizesBytes = rank.StepPairProbe, "", "", []int64{1 << 20}
 	default:
-		step.Collective, step.Datatype, step.Placement, step.SizesBytes = at.Collective, at.Datatype, at.Placement, []int64{at.SizeBytes}
+		step.Collective, step.Datatype, step.Placement, step.SizesBytes = at.Collective, at.Datatype, at.Placement,
+			[]int64{at.SizeBytes}
 	}
 	return step
 }
 
 // search runs the rounds that the planner wants until it has no more, or something gets in its way that says nothing
 // about GPUs.
-func search(ctx context.Context, teams supervise.TeamRunner, task searchTask, onRound func(round int, groups [][]int)) Search {
+func search(ctx context.Context, teams supervise.TeamRunner, task searchTask,
+	onRound func(round int, groups [][]int)) Search {
 	s := Search{What: task.what}
 	if asked := task.step.SizesBytes; !task.wrongData {
 		if task.step.SizesBytes = upTo(searchBytes, asked); !slices.Equal(asked, task.step.SizesBytes) {
@@ -123,7 +127,8 @@ func (t searchTask) deadline() time.Duration {
 }
 
 // runRound runs the tests at once, and says what got in its way that says nothing about GPUs.
-func (s *Search) runRound(ctx context.Context, teams supervise.TeamRunner, task searchTask, tests []localize.Test) (stopped string) {
+func (s *Search) runRound(ctx context.Context, teams supervise.TeamRunner, task searchTask,
+	tests []localize.Test) (stopped string) {
 	outcomes := make([]supervise.Outcome, len(tests))
 	var wg sync.WaitGroup
 	for i, t := range tests {

@@ -31,10 +31,12 @@ func (s slowTeams) Run(_ context.Context, team supervise.Team) supervise.Outcome
 		}
 	}
 	if late {
-		out.Failure = &supervise.Failure{Kind: supervise.FailHung, Rank: -1, Step: "a step", Message: "missed its deadline"}
+		out.Failure = &supervise.Failure{Kind: supervise.FailHung, Rank: -1, Step: "a step",
+			Message: "missed its deadline"}
 		return out
 	}
-	out.Ranks[0].Measurements = []rank.Measurement{{SizeBytes: step.SizesBytes[0], Checks: []rcclx.CheckResult{{WrongElements: wrong}}}}
+	out.Ranks[0].Measurements = []rank.Measurement{{SizeBytes: step.SizesBytes[0],
+		Checks: []rcclx.CheckResult{{WrongElements: wrong}}}}
 	return out
 }
 
@@ -52,11 +54,15 @@ func TestSearchTellsSlowFromHung(t *testing.T) {
 	}{
 		"slow and good GPUs": {slowTeams{bytesPerSecond: 16 << 20}, false, nil, "stepDeadlineSeconds"},
 		"GPU 5 hangs":        {slowTeams{bytesPerSecond: 16 << 20, hanging: []int{5}}, false, []int{5}, "found by"},
-		"GPU 2 gives wrong data in half of the deadline":     {slowTeams{bytesPerSecond: failed / 30, wrong: []int{2}}, true, []int{2}, "found by"},
-		"wrong data that no communicator is in time to show": {slowTeams{bytesPerSecond: failed / 90, wrong: []int{2}}, true, nil, "missed its deadline"},
+		"GPU 2 gives wrong data in half of the deadline": {slowTeams{bytesPerSecond: failed / 30, wrong: []int{2}},
+			true, []int{2}, "found by"},
+		"wrong data that no communicator is in time to show": {slowTeams{bytesPerSecond: failed / 90, wrong: []int{2}},
+			true, nil, "missed its deadline"},
 	} {
-		step := repeatStep(&rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Placement: rcclx.InPlace, SizeBytes: failed}, plan)
-		s := search(t.Context(), c.teams, searchTask{node: "n", plan: plan, pci: make([]string, 8), step: step, wrongData: c.wrongData}, nil)
+		step := repeatStep(&rank.Position{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.Float32,
+			Placement: rcclx.InPlace, SizeBytes: failed}, plan)
+		s := search(t.Context(), c.teams,
+			searchTask{node: "n", plan: plan, pci: make([]string, 8), step: step, wrongData: c.wrongData}, nil)
 		if !slices.Equal(s.Finding.Members, c.blamed) || len(s.Finding.Pairs) > 0 || !strings.Contains(s.why(), c.why) {
 			t.Errorf("%s: blamed %v %v (%s)", name, s.Finding.Members, s.Finding.Pairs, s.why())
 		}

@@ -66,7 +66,8 @@ func (s *Session) Run(ctx context.Context) (SessionResult, error) {
 	if err != nil {
 		return SessionResult{}, err
 	}
-	if r := first.Reported; r != nil && r.RunID == s.Config.RunID && (r.State == api.SessionFailed || r.State == api.SessionEnded) {
+	if r := first.Reported; r != nil && r.RunID == s.Config.RunID &&
+		(r.State == api.SessionFailed || r.State == api.SessionEnded) {
 		s.Log.Info("this session was already over", "state", r.State, "reason", r.Reason)
 		return SessionResult{Status: *r, Reported: true}, nil
 	}
@@ -88,22 +89,26 @@ func (s *Session) await(ctx context.Context, mailbox newest[Seen]) (Seen, error)
 			case seen.Err != nil:
 				saw = seen.Err.Error()
 			case seen.Gone:
-				return seen, fmt.Errorf("node %s: %w: %s", s.Name, commtask.ErrSuperseded, cmp.Or(seen.Why, "the CommTask does not exist"))
+				return seen, fmt.Errorf("node %s: %w: %s",
+					s.Name, commtask.ErrSuperseded, cmp.Or(seen.Why, "the CommTask does not exist"))
 			case seen.Session == nil:
 				saw = "a CommTask that asks for no session"
 			case seen.Session.RunID != s.Config.RunID:
 				saw = "a CommTask that asks for the session of run " + seen.Session.RunID
 			case seen.Session.State == api.SessionClosed:
-				return seen, fmt.Errorf("node %s: %w: the session of run %s has ended", s.Name, commtask.ErrSuperseded, s.Config.RunID)
+				return seen, fmt.Errorf("node %s: %w: the session of run %s has ended",
+					s.Name, commtask.ErrSuperseded, s.Config.RunID)
 			case seen.Session.Ranks < 1:
 				saw = "a session that wants no ranks of this node"
 			default:
 				return seen, nil
 			}
 		case <-timer.C():
-			return Seen{}, fmt.Errorf("%s, saw %s: the run may have been superseded; check spec.session of the CommTask, its CommRun, and the pod's access to both", what, saw)
+			return Seen{}, fmt.Errorf("%s, saw %s: the run may have been superseded; check spec.session of the "+
+				"CommTask, its CommRun, and the pod's access to both", what, saw)
 		case <-ctx.Done():
-			return Seen{}, fmt.Errorf("node %s: interrupted while waiting for the session of run %s: %w", s.Name, s.Config.RunID, context.Cause(ctx))
+			return Seen{}, fmt.Errorf("node %s: interrupted while waiting for the session of run %s: %w",
+				s.Name, s.Config.RunID, context.Cause(ctx))
 		}
 	}
 }
@@ -169,7 +174,8 @@ func (l *loop) run(ctx context.Context) (SessionResult, error) {
 	l.reports.stop()
 	_, err := l.reporter().last(ctx, l.fitted(), l.Config.ReportGrace, l.Config.InterruptedGrace)
 	if err != nil {
-		err = fmt.Errorf("node %s: the session of run %s is over (%s %s), but the report could not be written: %w", l.Name, l.Config.RunID, e.state, e.reason, err)
+		err = fmt.Errorf("node %s: the session of run %s is over (%s %s), but the report could not be written: %w",
+			l.Name, l.Config.RunID, e.state, e.reason, err)
 	}
 	return l.result(err == nil), err
 }
@@ -179,7 +185,8 @@ func (l *loop) result(reported bool) SessionResult {
 }
 
 func (s *Session) reporter() reporter[api.SessionStatus] {
-	return reporter[api.SessionStatus]{write: s.Link.ReportSession, verdictOnly: verdictsOnly, clock: s.Clock, log: s.Log}
+	return reporter[api.SessionStatus]{write: s.Link.ReportSession, verdictOnly: verdictsOnly,
+		clock: s.Clock, log: s.Log}
 }
 
 func (l *loop) report() { l.reports.put(l.fitted()) }
@@ -222,13 +229,15 @@ func (s *Session) getReady(ctx context.Context, seen Seen) readiness {
 	env := s.environment(seen, st, api.AddressFamilyAuto)
 	plan := baselinePlan(env, seen.Plan.LibraryPath, seen.Plan.InitDeadlineSeconds)
 	var failure *supervise.Failure
-	r.prepared, failure = s.Preparer.Prepare(ctx, Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
-		Plan: plan, Deadline: s.Clock.Now().Add(seconds(seen.Plan.InitDeadlineSeconds) + prepareDeadline)})
+	r.prepared, failure = s.Preparer.Prepare(ctx,
+		Preparation{RunID: a.RunID, Ranks: int(a.Ranks), Nodes: int(a.Members),
+			Plan: plan, Deadline: s.Clock.Now().Add(seconds(seen.Plan.InitDeadlineSeconds) + prepareDeadline)})
 	if failure != nil {
 		_, reason := verdictOf(*failure)
 		r.failure = failed(reason, failure.Message)
 	} else if f := preflight.FirstFailed(network.RequireRDMA(seen.Network, r.prepared.Preconditions)); f != nil {
-		r.failure = failed(api.ReasonPreconditionFailed, fmt.Sprintf("%s: node %s: %s", f.Name, s.Name, f.Advised(audience.Pod)))
+		r.failure = failed(api.ReasonPreconditionFailed,
+			fmt.Sprintf("%s: node %s: %s", f.Name, s.Name, f.Advised(audience.Pod)))
 	}
 	return r
 }
@@ -285,20 +294,24 @@ func (l *loop) look(seen Seen) *ending {
 
 func (l *loop) interrupted(ctx context.Context) *ending {
 	return &ending{state: api.SessionFailed, reason: api.ReasonInterrupted, message: fmt.Sprintf(
-		"node %s: the group's stage was interrupted (%v): the pod was evicted or deleted, or the node shuts down; the next run takes the node in again",
+		"node %s: the group's stage was interrupted (%v): the pod was evicted or deleted, or the node shuts down; "+
+			"the next run takes the node in again",
 		l.Name, context.Cause(ctx))}
 }
 
 // verdictsOnly is a report that any API server of this version takes.
 func verdictsOnly(s api.SessionStatus, cause error) api.SessionStatus {
-	out := api.SessionStatus{RunID: s.RunID, State: s.State, Reason: s.Reason, Message: s.Message, Network: s.Network, Library: s.Library, SettingsHash: s.SettingsHash}
+	out := api.SessionStatus{RunID: s.RunID, State: s.State, Reason: s.Reason, Message: s.Message, Network: s.Network,
+		Library: s.Library, SettingsHash: s.SettingsHash}
 	if s.Task == nil {
 		return out
 	}
 	out.Task = &api.NodeTaskStatus{ID: s.Task.ID, Phase: s.Task.Phase}
 	for _, c := range s.Task.Communicators {
-		out.Task.Communicators = append(out.Task.Communicators, api.TaskCommunicatorStatus{Name: c.Name, UniqueID: c.UniqueID, Verdict: c.Verdict, Reason: c.Reason, OmittedSeries: c.OmittedSeries + int32(len(c.Results)),
-			Message: clip.Head(clip.Head(c.Message, 300)+"; details are only in the pod's log, since the API server rejected them: "+cause.Error(), 512)})
+		out.Task.Communicators = append(out.Task.Communicators,
+			api.TaskCommunicatorStatus{Name: c.Name, UniqueID: c.UniqueID, Verdict: c.Verdict, Reason: c.Reason,
+				OmittedSeries: c.OmittedSeries + int32(len(c.Results)), Message: clip.Head(clip.Head(c.Message, 300)+
+					"; details are only in the pod's log, since the API server rejected them: "+cause.Error(), 512)})
 	}
 	return out
 }

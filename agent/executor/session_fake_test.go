@@ -47,7 +47,8 @@ func (f *fakeTeams) Run(ctx context.Context, team supervise.Team) supervise.Outc
 	case o := <-x.out:
 		return o
 	case <-ctx.Done():
-		return supervise.Outcome{Failure: &supervise.Failure{Kind: supervise.FailInterrupted, Rank: -1, Message: context.Cause(ctx).Error()}}
+		return supervise.Outcome{Failure: &supervise.Failure{Kind: supervise.FailInterrupted, Rank: -1,
+			Message: context.Cause(ctx).Error()}}
 	}
 }
 
@@ -75,13 +76,16 @@ func (x *fakeTeam) pass() { x.out <- passed(x.Specs) }
 func passed(specs []rank.Spec) supervise.Outcome {
 	var o supervise.Outcome
 	for _, s := range specs {
-		r := supervise.RankOutcome{Rank: s.Rank, Device: s.Device, PCIAddress: s.PCIAddress, InitDuration: time.Millisecond, LastEvent: rank.EventDone, Done: true}
+		r := supervise.RankOutcome{Rank: s.Rank, Device: s.Device, PCIAddress: s.PCIAddress,
+			InitDuration: time.Millisecond, LastEvent: rank.EventDone, Done: true}
 		for _, step := range s.Steps {
 			for _, size := range step.SizesBytes {
 				shape, _ := rcclx.ShapeOf(step.Collective, step.Datatype, size, s.WorldSize)
-				r.Measurements = append(r.Measurements, rank.Measurement{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size,
-					CountElements: shape.CountElements, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000 * int64(1+s.Rank), Repeats: 1},
-					Checks: []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 10}}})
+				r.Measurements = append(r.Measurements, rank.Measurement{Collective: step.Collective,
+					Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size,
+					CountElements: shape.CountElements,
+					Latency:       rcclx.LatencyStats{MedianNanoseconds: 1000 * int64(1+s.Rank), Repeats: 1},
+					Checks:        []rcclx.CheckResult{{Data: rcclx.DataExact, CheckedElements: 10}}})
 			}
 		}
 		o.Ranks = append(o.Ranks, r)
@@ -102,7 +106,8 @@ func (f *fakePreparer) Prepare(_ context.Context, p Preparation) (Prepared, *sup
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, p)
-	out := Prepared{Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCL, VersionCode: 22703, SettingsHash: "0123456789abcdef"}, Release: func() {
+	out := Prepared{Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCL, VersionCode: 22703,
+		SettingsHash: "0123456789abcdef"}, Release: func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.released++
@@ -128,14 +133,16 @@ type faked struct {
 }
 
 func testAssignment() api.SessionAssignment {
-	return api.SessionAssignment{RunID: "run-1", Members: 4, Ranks: 4, RunName: "group-1", IdleDeadlineSeconds: 120, State: api.SessionOpen}
+	return api.SessionAssignment{RunID: "run-1", Members: 4, Ranks: 4, RunName: "group-1", IdleDeadlineSeconds: 120,
+		State: api.SessionOpen}
 }
 
 func testPlan() api.RunPlan { return api.RunPlan{InitDeadlineSeconds: 30, StepDeadlineSeconds: 10} }
 
 // testRun is the CommRun of the session.
 func testRun() api.CommRun {
-	run := api.CommRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "group-1"}, Spec: api.CommRunSpec{GroupName: "group"}}
+	run := api.CommRun{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "group-1"},
+		Spec: api.CommRunSpec{GroupName: "group"}}
 	plan := defaultPlan()
 	plan.InitDeadlineSeconds, plan.StepDeadlineSeconds = testPlan().InitDeadlineSeconds, testPlan().StepDeadlineSeconds
 	run.Status.Phase, run.Status.StartTime = api.RunPhaseRunning, metav1.Unix(1_800_000_000, 0)
@@ -145,11 +152,15 @@ func testRun() api.CommRun {
 
 func newFaked(t *testing.T) *faked {
 	t.Helper()
-	f := &faked{link: newMemoryLink(testAssignment()), teams: &fakeTeams{started: make(chan *fakeTeam, 16)}, ready: &fakePreparer{ranks: 4},
-		clock: noticedClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), make(chan *noticedTimer, 1024)}, ended: make(chan error, 1)}
-	f.Session = &Session{Node: Node{Name: "node-a", Teams: f.teams, Clock: f.clock, Environ: []string{"POD_IP=10.9.0.1"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))},
-		Config: Config{RunID: "run-1", Wait: time.Minute, ReportGrace: 45 * time.Second, InterruptedGrace: 8 * time.Second},
-		Link:   f.link, Network: networkHost{network.NodeHost{Root: t.TempDir()}}, Preparer: f.ready}
+	f := &faked{link: newMemoryLink(testAssignment()),
+		teams: &fakeTeams{started: make(chan *fakeTeam, 16)}, ready: &fakePreparer{ranks: 4},
+		clock: noticedClock{clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), make(chan *noticedTimer, 1024)},
+		ended: make(chan error, 1)}
+	f.Session = &Session{Node: Node{Name: "node-a", Teams: f.teams, Clock: f.clock,
+		Environ: []string{"POD_IP=10.9.0.1"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))},
+		Config: Config{RunID: "run-1", Wait: time.Minute,
+			ReportGrace: 45 * time.Second, InterruptedGrace: 8 * time.Second},
+		Link: f.link, Network: networkHost{network.NodeHost{Root: t.TempDir()}}, Preparer: f.ready}
 	return f
 }
 

@@ -18,7 +18,8 @@ import (
 func TestFileLink(t *testing.T) {
 	dir := t.TempDir()
 	c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan *noticedTimer, 1024)}
-	f := FileLink{Path: filepath.Join(dir, "node-a.json"), StatusPath: filepath.Join(dir, "node-a.json.status"), RunID: "run-1", Clock: c}
+	f := FileLink{Path: filepath.Join(dir, "node-a.json"), StatusPath: filepath.Join(dir, "node-a.json.status"),
+		RunID: "run-1", Clock: c}
 	seen, done := make(chan Seen, 64), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -57,20 +58,23 @@ func TestFileLink(t *testing.T) {
 		t.Errorf("a session without a CommRun: %+v", s)
 	}
 	a := testAssignment()
-	data, err := json.Marshal(SessionFile{CommTask: api.CommTask{Spec: api.CommTaskSpec{NodeName: "node-a", Session: &a}}, CommRun: testRun()})
+	data, err := json.Marshal(SessionFile{
+		CommTask: api.CommTask{Spec: api.CommTaskSpec{NodeName: "node-a", Session: &a}}, CommRun: testRun()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(string(data))
 	look()
-	if s := <-seen; s.Session == nil || s.Session.RunID != "run-1" || s.Plan.StepDeadlineSeconds != 10 || s.BudgetBytes == 0 {
+	if s := <-seen; s.Session == nil || s.Session.RunID != "run-1" || s.Plan.StepDeadlineSeconds != 10 ||
+		s.BudgetBytes == 0 {
 		t.Errorf("a session: %+v", s)
 	}
 	if err := f.ReportSession(ctx, api.SessionStatus{RunID: "run-1", State: api.SessionReady}); err != nil {
 		t.Fatal(err)
 	}
 	var node api.CommTask
-	if data, err = os.ReadFile(f.StatusPath); err != nil || json.Unmarshal(data, &node) != nil || node.Status.Session == nil || node.Status.Session.State != api.SessionReady || node.Spec.NodeName != "node-a" {
+	if data, err = os.ReadFile(f.StatusPath); err != nil || json.Unmarshal(data, &node) != nil ||
+		node.Status.Session == nil || node.Status.Session.State != api.SessionReady || node.Spec.NodeName != "node-a" {
 		t.Errorf("the status file: %v, %s", err, data)
 	}
 	write(`{"commTask": {}}`)

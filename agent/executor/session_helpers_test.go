@@ -33,7 +33,8 @@ type memoryLink struct {
 }
 
 func newMemoryLink(a api.SessionAssignment) *memoryLink {
-	return &memoryLink{seen: Seen{Session: &a, Plan: testPlan(), BudgetBytes: mostBytes}, changed: make(chan struct{}, 1)}
+	return &memoryLink{seen: Seen{Session: &a, Plan: testPlan(), BudgetBytes: mostBytes},
+		changed: make(chan struct{}, 1)}
 }
 
 func (m *memoryLink) Follow(ctx context.Context, see func(Seen)) {
@@ -166,7 +167,8 @@ type preflightHost struct {
 }
 
 func (preflightHost) Interfaces() ([]preflight.Interface, error) {
-	return []preflight.Interface{{Name: interfaceName, Running: true, Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.1")}}}, nil
+	return []preflight.Interface{{Name: interfaceName, Running: true,
+		Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.1")}}}, nil
 }
 func (h preflightHost) LockedMemoryLimitBytes() (int64, error) { return h.memlock, nil }
 func (preflightHost) SharedMemoryFreeBytes() (int64, error)    { return 1 << 30, nil }
@@ -175,5 +177,6 @@ func (preflightHost) SharedMemoryFreeBytes() (int64, error)    { return 1 << 30,
 type networkHost struct{ network.NodeHost }
 
 func (networkHost) Interfaces() ([]network.Interface, error) {
-	return []network.Interface{{Name: interfaceName, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/16")}}}, nil
+	return []network.Interface{{Name: interfaceName, Up: true,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/16")}}}, nil
 }

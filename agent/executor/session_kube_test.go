@@ -66,9 +66,11 @@ func startServer(t *testing.T) server {
 
 func (s server) bind(t *testing.T, role rbacv1.ClusterRole, user string) {
 	t.Helper()
-	binding := rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	binding := rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role.Name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}}
-	if err := errors.Join(s.admin.Create(t.Context(), role.DeepCopy()), s.admin.Create(t.Context(), &binding)); err != nil {
+	if err := errors.Join(s.admin.Create(t.Context(), role.DeepCopy()),
+		s.admin.Create(t.Context(), &binding)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,7 +79,8 @@ func (s server) client(t *testing.T, user string) client.WithWatch {
 	t.Helper()
 	config := rest.CopyConfig(s.config)
 	if user != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+		config.Impersonate = rest.ImpersonationConfig{UserName: user,
+			Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: s.scheme})
 	if err != nil {
@@ -89,8 +92,9 @@ func (s server) client(t *testing.T, user string) client.WithWatch {
 func (s server) create(t *testing.T, name string) *api.CommTask {
 	t.Helper()
 	a := testAssignment()
-	ct := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: api.CommTaskSpec{NodeName: strings.TrimPrefix(name, "group."),
-		Group: api.GroupReference{Name: "group"}, Ranks: api.RankRange{Count: 4, WorldSize: 16}, Session: &a}}
+	ct := &api.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: api.CommTaskSpec{NodeName: strings.TrimPrefix(name, "group."),
+			Group: api.GroupReference{Name: "group"}, Ranks: api.RankRange{Count: 4, WorldSize: 16}, Session: &a}}
 	if err := s.admin.Create(t.Context(), ct); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +155,8 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	k := KubeTask{Client: s.client(t, agentUser), Name: name, RunID: "run-1", Clock: clock.RealClock{}, Log: log}
 	seen := follow(t, k)
 	first := await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
-	if first.Session.RunID != "run-1" || first.Plan.StepDeadlineSeconds != 10 || first.Reported != nil || first.BudgetBytes < mostBytes || first.BudgetBytes > taskBytes+mostBytes {
+	if first.Session.RunID != "run-1" || first.Plan.StepDeadlineSeconds != 10 || first.Reported != nil ||
+		first.BudgetBytes < mostBytes || first.BudgetBytes > taskBytes+mostBytes {
 		t.Errorf("first seen: %+v %+v", first, first.Session)
 	}
 	// A change of another CommTask is not told.
@@ -169,15 +174,22 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 
 	now := metav1.NowMicro()
 	f := int64(5)
-	status := api.SessionStatus{RunID: "run-1", State: api.SessionWorking, Network: &api.NetworkStatus{Interface: "eth0", Addresses: []string{"10.0.0.1"}, Clock: &now},
-		Library: &api.LibraryFacts{Flavor: "rccl", Version: "2.27.3"}, Task: &api.NodeTaskStatus{ID: "mesh-tp-1", Phase: api.TaskFinished, Communicators: []api.TaskCommunicatorStatus{{
-			Name: "tp/0", UniqueID: []byte{1, 2, 255}, Verdict: api.VerdictPass, Transport: "RDMA", InitNanoseconds: &f, Guilty: &api.Culprit{Node: "node-a", Kind: "GPU", Name: "x", Reason: "R", Message: "m"},
-			Results: []api.ResultSeries{{Variant: api.VariantBaseline, Collective: api.AllReduce, Datatype: api.Float32, SizeBytes: []int64{8}, LatencyNanoseconds: []int64{9}, BusBandwidthMBps: []int64{10}}}}}}}
+	status := api.SessionStatus{RunID: "run-1", State: api.SessionWorking,
+		Network: &api.NetworkStatus{Interface: "eth0", Addresses: []string{"10.0.0.1"}, Clock: &now},
+		Library: &api.LibraryFacts{Flavor: "rccl", Version: "2.27.3"}, Task: &api.NodeTaskStatus{ID: "mesh-tp-1",
+			Phase: api.TaskFinished, Communicators: []api.TaskCommunicatorStatus{{
+				Name: "tp/0", UniqueID: []byte{1, 2, 255},
+				Verdict: api.VerdictPass, Transport: "RDMA", InitNanoseconds: &f,
+				Guilty: &api.Culprit{Node: "node-a", Kind: "GPU", Name: "x", Reason: "R", Message: "m"},
+				Results: []api.ResultSeries{{Variant: api.VariantBaseline, Collective: api.AllReduce,
+					Datatype: api.Float32, SizeBytes: []int64{8}, LatencyNanoseconds: []int64{9},
+					BusBandwidthMBps: []int64{10}}}}}}}
 	if err := k.ReportSession(ctx, status); err != nil {
 		t.Fatal(err)
 	}
 	back := await(t, seen, "the report", func(x Seen) bool { return x.Reported != nil })
-	if string(back.Reported.Task.Communicators[0].UniqueID) != "\x01\x02\xff" || back.BudgetBytes < first.BudgetBytes-1024 {
+	if string(back.Reported.Task.Communicators[0].UniqueID) != "\x01\x02\xff" ||
+		back.BudgetBytes < first.BudgetBytes-1024 {
 		t.Errorf("the report came back as %+v, budget %d", back.Reported, back.BudgetBytes)
 	}
 	status.State = "Sleeping"
@@ -216,7 +228,8 @@ func TestSessionAgainstAPIServer(t *testing.T) {
 	t.Run("may not watch", func(t *testing.T) {
 		ct := s.create(t, "group.node-c")
 		c := noticedClock{clocktesting.NewFakeClock(time.Now()), make(chan *noticedTimer, 1024)}
-		k := KubeTask{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: ct.Name}, RunID: "run-1", Clock: c, Log: log}
+		k := KubeTask{Client: s.client(t, readerUser), Name: types.NamespacedName{Namespace: "default", Name: ct.Name},
+			RunID: "run-1", Clock: c, Log: log}
 		seen := follow(t, k)
 		await(t, seen, "the session", func(x Seen) bool { return x.Session != nil })
 		ct.Spec.Session.Task = &task

@@ -11,8 +11,8 @@ import (
 
 // Seen is what the CommTask says of the session at one moment.
 type Seen struct {
-	// Gone is set where there is no CommTask, or it is being deleted, or its CommRun is gone; all else is empty then, but
-	// for Why, which says so of the CommRun.
+	// Gone is set where there is no CommTask, or it is being deleted, or its CommRun is gone; all else is empty then,
+	// but for Why, which says so of the CommRun.
 	Gone bool
 	Why  string
 	// Session is nil while none is asked for.
@@ -52,10 +52,11 @@ var errNoPlan = errors.New("no plan")
 func checkRun(run *api.CommRun, id string) error {
 	switch {
 	case run.Status.ID != id:
-		return fmt.Errorf("%w: CommRun %s/%s is of run %q, not of run %s", errNoPlan, run.Namespace, run.Name, run.Status.ID, id)
+		return fmt.Errorf("%w: CommRun %s/%s is of run %q, not of run %s",
+			errNoPlan, run.Namespace, run.Name, run.Status.ID, id)
 	case run.Status.Plan == nil || run.Status.Template == nil:
-		return fmt.Errorf("%w: CommRun %s/%s has no status.plan or no status.template; its manager may be of another version",
-			errNoPlan, run.Namespace, run.Name)
+		return fmt.Errorf("%w: CommRun %s/%s has no status.plan or no status.template; its manager may be of "+
+			"another version", errNoPlan, run.Namespace, run.Name)
 	}
 	return nil
 }

@@ -126,7 +126,8 @@ func (l *loop) takeNext() {
 	// Only an agent that was restarted finds a report of a task that it has not taken up itself.
 	if old := l.status.Task; l.running == nil && old != nil && old.ID == task.ID {
 		if old.Phase != api.TaskFinished {
-			l.refuse(task, api.ReasonInterrupted, "the agent was started anew while the task went on, and its ranks are gone")
+			l.refuse(task, api.ReasonInterrupted,
+				"the agent was started anew while the task went on, and its ranks are gone")
 		}
 		return
 	}
@@ -154,11 +155,14 @@ func (l *loop) finishTask() {
 	l.idle = l.Clock.Now()
 	l.status.State, l.status.Task = api.SessionReady, l.running.taskStatus(true)
 	for _, c := range l.status.Task.Communicators {
-		l.Log.Info("communicator finished", "task", l.running.task.ID, "name", c.Name, "verdict", c.Verdict, "reason", c.Reason, "transport", c.Transport, "message", c.Message)
+		l.Log.Info("communicator finished", "task", l.running.task.ID, "name", c.Name, "verdict", c.Verdict,
+			"reason", c.Reason, "transport", c.Transport, "message", c.Message)
 		for i := range c.Results { // a report that has to be cut may leave some out
 			r := &c.Results[i]
-			l.Log.Info("series", "task", l.running.task.ID, "name", c.Name, "collective", r.Collective, "datatype", r.Datatype, "placement", r.Placement,
-				"sizeBytes", r.SizeBytes, "latencyNanoseconds", r.LatencyNanoseconds, "busBandwidthMBps", r.BusBandwidthMBps, "repeats", max(1, c.Repeats), "spreadPercent", r.SpreadPercent)
+			l.Log.Info("series", "task", l.running.task.ID, "name", c.Name, "collective", r.Collective,
+				"datatype", r.Datatype, "placement", r.Placement, "sizeBytes", r.SizeBytes,
+				"latencyNanoseconds", r.LatencyNanoseconds, "busBandwidthMBps", r.BusBandwidthMBps,
+				"repeats", max(1, c.Repeats), "spreadPercent", r.SpreadPercent)
 		}
 	}
 	l.report()
@@ -254,7 +258,8 @@ func (l *loop) onTime() *ending {
 			return nil
 		}
 		return &ending{state: api.SessionEnded, reason: api.ReasonSessionIdle, message: fmt.Sprintf(
-			"node %s: no task came within %s, so the GPUs were given back: the manager may be down or may not reach the API server; the run goes on without the node or ends at its deadline",
+			"node %s: no task came within %s, so the GPUs were given back: the manager may be down or may not reach "+
+				"the API server; the run goes on without the node or ends at its deadline",
 			l.Name, l.idleDeadline())}
 	}
 	if l.running.dropped {

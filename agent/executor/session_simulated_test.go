@@ -53,8 +53,9 @@ func startMembers(t *testing.T, nodes int, fault string, change func(*api.RunPla
 		node.Name, node.Host = m.name, preflightHost{preflight.PodHost{Root: root}, -1}
 		node.Environ = append(node.Environ, "SIMROCM_SHM_DIR="+shared, "POD_IP=10.9.0.1")
 		s := &Session{
-			Node: node, Config: Config{RunID: "run-1", Wait: patience, ReportGrace: patience, InterruptedGrace: patience},
-			Link: m.link, Network: networkHost{network.NodeHost{Root: root}}, Preparer: node,
+			Node:   node,
+			Config: Config{RunID: "run-1", Wait: patience, ReportGrace: patience, InterruptedGrace: patience},
+			Link:   m.link, Network: networkHost{network.NodeHost{Root: root}}, Preparer: node,
 		}
 		var ctx context.Context
 		ctx, m.cancel = context.WithCancelCause(context.Background())
@@ -102,8 +103,8 @@ func endAll(t *testing.T, members []*member) {
 }
 
 func testTask(id string) api.NodeTask {
-	return api.NodeTask{ID: id, Collectives: []api.Collective{api.AllReduce}, Datatypes: []api.Datatype{api.Float32}, SizesBytes: []int64{4096, 1 << 20},
-		WarmupIterations: 1, Iterations: 3, DeadlineSeconds: 120}
+	return api.NodeTask{ID: id, Collectives: []api.Collective{api.AllReduce}, Datatypes: []api.Datatype{api.Float32},
+		SizesBytes: []int64{4096, 1 << 20}, WarmupIterations: 1, Iterations: 3, DeadlineSeconds: 120}
 }
 
 // wholeGroup gives each member its part of one communicator over all ranks of all nodes.
@@ -111,7 +112,8 @@ func wholeGroup(id string, members []*member) []api.NodeTask {
 	out := make([]api.NodeTask, len(members))
 	for i := range members {
 		out[i] = testTask(id)
-		c := api.TaskCommunicator{Name: "group", WorldSize: int32(ranksPerNode * len(members)), Nodes: int32(len(members))}
+		c := api.TaskCommunicator{Name: "group", WorldSize: int32(ranksPerNode * len(members)),
+			Nodes: int32(len(members))}
 		for d := range int32(ranksPerNode) {
 			c.Devices, c.Ranks = append(c.Devices, d), append(c.Ranks, int32(i*ranksPerNode)+d)
 		}
@@ -127,8 +129,8 @@ func rails(id string, members []*member) []api.NodeTask {
 		out[i] = testTask(id)
 		for d := range int32(ranksPerNode) {
 			r := (int32(i) - d + int32(len(members))) % int32(len(members))
-			out[i].Communicators = append(out[i].Communicators, api.TaskCommunicator{Name: fmt.Sprintf("rail/%d", d), WorldSize: int32(len(members)), Nodes: int32(len(members)),
-				Devices: []int32{d}, Ranks: []int32{r}})
+			out[i].Communicators = append(out[i].Communicators, api.TaskCommunicator{Name: fmt.Sprintf("rail/%d", d),
+				WorldSize: int32(len(members)), Nodes: int32(len(members)), Devices: []int32{d}, Ranks: []int32{r}})
 		}
 	}
 	return out
@@ -170,7 +172,8 @@ func finished(t *testing.T, members []*member, id string) []api.NodeTaskStatus {
 	for i, m := range members {
 		out[i] = m.link.waitFinished(t, id)
 		for _, c := range out[i].Communicators {
-			t.Logf("%s %s %s: %s %s at %q, transport %s, guilty %+v: %s", m.name, id, c.Name, c.Verdict, c.Reason, c.Step, c.Transport, c.Guilty, c.Message)
+			t.Logf("%s %s %s: %s %s at %q, transport %s, guilty %+v: %s",
+				m.name, id, c.Name, c.Verdict, c.Reason, c.Step, c.Transport, c.Guilty, c.Message)
 		}
 	}
 	return out
@@ -181,7 +184,8 @@ func TestTasksOverNodes(t *testing.T) {
 	members := startMembers(t, 3, "none", nil)
 	for _, m := range members {
 		s := m.link.waitReady(t)
-		if s.Network == nil || s.Network.Interface != interfaceName || s.Network.Clock == nil || s.Library == nil || s.Library.Flavor != "simulated" || s.SettingsHash == "" {
+		if s.Network == nil || s.Network.Interface != interfaceName || s.Network.Clock == nil || s.Library == nil ||
+			s.Library.Flavor != "simulated" || s.SettingsHash == "" {
 			t.Errorf("%s is ready with %+v %+v %q", m.name, s.Network, s.Library, s.SettingsHash)
 		}
 	}
@@ -197,17 +201,22 @@ func TestTasksOverNodes(t *testing.T) {
 		assign(t, members, task.tasks)
 		for i, s := range finished(t, members, id) {
 			for k, c := range s.Communicators {
-				if c.Verdict != api.VerdictPass || c.Transport != "RDMA" || c.InitNanoseconds == nil || c.Guilty != nil {
+				if c.Verdict != api.VerdictPass || c.Transport != "RDMA" || c.InitNanoseconds == nil ||
+					c.Guilty != nil {
 					t.Errorf("%s %s: %+v", id, members[i].name, c)
 				}
 				root := isRoot(task.tasks[i].Communicators[k])
 				if (len(c.Results) == 1) != root {
-					t.Fatalf("%s %s %s has %d series; rank 0 here: %v", id, members[i].name, c.Name, len(c.Results), root)
+					t.Fatalf("%s %s %s has %d series; rank 0 here: %v",
+						id, members[i].name, c.Name, len(c.Results), root)
 				}
-				if n := task.tasks[i].Repeats; root && (c.Repeats != n || (len(c.Results[0].SpreadPercent) == 2) != (n > 1)) {
-					t.Errorf("%s %s %s: %d repeats, expected %d: %+v", id, members[i].name, c.Name, c.Repeats, n, c.Results[0])
+				if n := task.tasks[i].Repeats; root &&
+					(c.Repeats != n || (len(c.Results[0].SpreadPercent) == 2) != (n > 1)) {
+					t.Errorf("%s %s %s: %d repeats, expected %d: %+v",
+						id, members[i].name, c.Name, c.Repeats, n, c.Results[0])
 				}
-				if root && (!slices.Equal(c.Results[0].SizeBytes, []int64{4096, 1 << 20}) || c.Results[0].BusBandwidthMBps[1] < 1000 || c.Results[0].WrongElements != 0) {
+				if root && (!slices.Equal(c.Results[0].SizeBytes, []int64{4096, 1 << 20}) ||
+					c.Results[0].BusBandwidthMBps[1] < 1000 || c.Results[0].WrongElements != 0) {
 					t.Errorf("%s %s %s: %+v", id, members[i].name, c.Name, c.Results[0])
 				}
 			}
@@ -249,13 +258,15 @@ func TestFaultsAcrossNodes(t *testing.T) {
 			assign(t, members, wholeGroup("group-1", members))
 			status := finished(t, members, "group-1")
 			healthy, faulty := status[0].Communicators[0], status[1].Communicators[0]
-			if healthy.Verdict != api.VerdictFail || tc.reason != "" && healthy.Reason != tc.reason || healthy.Guilty != nil {
+			if healthy.Verdict != api.VerdictFail || tc.reason != "" && healthy.Reason != tc.reason ||
+				healthy.Guilty != nil {
 				t.Errorf("the healthy node says %+v", healthy)
 			}
 			if faulty.Verdict != api.VerdictFail || faulty.Reason != tc.faulty || (faulty.Guilty != nil) != tc.guilty {
 				t.Errorf("the faulty node says %+v", faulty)
 			}
-			if faulty.Guilty != nil && (faulty.Guilty.Kind != "GPU" || faulty.Guilty.Node != "node-b" || faulty.Guilty.Reason != tc.faulty) {
+			if faulty.Guilty != nil &&
+				(faulty.Guilty.Kind != "GPU" || faulty.Guilty.Node != "node-b" || faulty.Guilty.Reason != tc.faulty) {
 				t.Errorf("guilty: %+v", faulty.Guilty)
 			}
 			// The GPUs are free for the next task.
@@ -271,7 +282,8 @@ func TestFaultsAcrossNodes(t *testing.T) {
 // within is a communicator over one node.
 func within(id string) []api.NodeTask {
 	task := testTask(id)
-	task.Communicators = []api.TaskCommunicator{{Name: "tp/0", WorldSize: 2, Nodes: 1, Devices: []int32{0, 1}, Ranks: []int32{0, 1}}}
+	task.Communicators = []api.TaskCommunicator{{Name: "tp/0", WorldSize: 2, Nodes: 1, Devices: []int32{0, 1},
+		Ranks: []int32{0, 1}}}
 	return []api.NodeTask{task}
 }
 
@@ -280,7 +292,8 @@ func TestTransportIsTold(t *testing.T) {
 	assign(t, members, wholeGroup("group-1", members))
 	// What the healthy node's library does then is the simulator's choice; a real one may go over TCP, fail or hang.
 	status := finished(t, members, "group-1")
-	if c := status[1].Communicators[0]; c.Verdict != api.VerdictPass || c.Transport != "TCP" || !strings.Contains(c.Message, "TCP") {
+	if c := status[1].Communicators[0]; c.Verdict != api.VerdictPass || c.Transport != "TCP" ||
+		!strings.Contains(c.Message, "TCP") {
 		t.Errorf("the node without RDMA: %+v", c)
 	}
 	endAll(t, members)
@@ -296,7 +309,8 @@ func TestReplacedTask(t *testing.T) {
 		tasks[i].DeadlineSeconds = never
 	}
 	assign(t, members, tasks)
-	members[0].link.wait(t, "running", func(s api.SessionStatus) bool { return s.Task != nil && s.Task.Phase == api.TaskRunning })
+	members[0].link.wait(t,
+		"running", func(s api.SessionStatus) bool { return s.Task != nil && s.Task.Phase == api.TaskRunning })
 	task := within("mesh-tp-1")[0]
 	for _, m := range members {
 		m.link.change(func(s *Seen) { s.Session.Task = task.DeepCopy() })
@@ -328,7 +342,8 @@ func TestEndsInTheMiddle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			members := startMembers(t, 2, "hang-across", nil)
 			assign(t, members, wholeGroup("group-1", members))
-			members[0].link.wait(t, "running", func(s api.SessionStatus) bool { return s.Task != nil && s.Task.Phase == api.TaskRunning })
+			members[0].link.wait(t,
+				"running", func(s api.SessionStatus) bool { return s.Task != nil && s.Task.Phase == api.TaskRunning })
 			for _, m := range members {
 				stop(m)
 			}
@@ -345,8 +360,10 @@ func TestEndsInTheMiddle(t *testing.T) {
 					}
 				case "SIGTERM":
 					s := m.result.Status
-					if err != nil || s.State != api.SessionFailed || s.Reason != api.ReasonInterrupted || s.Task == nil || s.Task.Phase != api.TaskFinished ||
-						s.Task.Communicators[0].Verdict != api.VerdictError || s.Task.Communicators[0].Reason != api.ReasonInterrupted {
+					if err != nil || s.State != api.SessionFailed || s.Reason != api.ReasonInterrupted ||
+						s.Task == nil || s.Task.Phase != api.TaskFinished ||
+						s.Task.Communicators[0].Verdict != api.VerdictError ||
+						s.Task.Communicators[0].Reason != api.ReasonInterrupted {
 						t.Errorf("%s: %v, %+v %+v", m.name, err, s, s.Task)
 					}
 				}

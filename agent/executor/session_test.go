@@ -19,7 +19,8 @@ import (
 func meshTask(id string) *api.NodeTask {
 	t := testTask(id)
 	for d := range int32(4) {
-		t.Communicators = append(t.Communicators, api.TaskCommunicator{Name: fmt.Sprintf("dp/%d", d), WorldSize: 4, Nodes: 4, Devices: []int32{d}, Ranks: []int32{d / 2}})
+		t.Communicators = append(t.Communicators, api.TaskCommunicator{Name: fmt.Sprintf("dp/%d", d), WorldSize: 4,
+			Nodes: 4, Devices: []int32{d}, Ranks: []int32{d / 2}})
 	}
 	return &t
 }
@@ -49,7 +50,8 @@ func TestIDsAreToldTogether(t *testing.T) {
 	task := meshTask("mesh-dp-1")
 	f.give(task)
 	a, b := f.teams.next(t), f.teams.next(t)
-	if a.Specs[0].Rank != 0 || a.UniqueID != nil || b.UniqueID != nil || a.Specs[0].WorldSize != 4 || a.Specs[0].Nodes != 4 {
+	if a.Specs[0].Rank != 0 || a.UniqueID != nil || b.UniqueID != nil || a.Specs[0].WorldSize != 4 ||
+		a.Specs[0].Nodes != 4 {
 		t.Errorf("the first teams are %+v, %+v", a.Team, b.Team)
 	}
 	a.makeID(1, 2, 3)
@@ -73,13 +75,16 @@ func TestIDsAreToldTogether(t *testing.T) {
 	for _, x := range []*fakeTeam{a, b, c, d} {
 		x.OnEvent(rank.Event{Kind: rank.EventInitDone})
 	}
-	f.link.wait(t, "running", func(s api.SessionStatus) bool { return s.Task != nil && s.Task.Phase == api.TaskRunning })
+	f.link.wait(t, "running", func(s api.SessionStatus) bool {
+		return s.Task != nil && s.Task.Phase == api.TaskRunning
+	})
 	for _, x := range []*fakeTeam{a, b, c, d} {
 		x.pass()
 	}
 	s := f.link.waitFinished(t, task.ID)
 	for i, x := range s.Communicators {
-		if x.Verdict != api.VerdictPass || x.Name != task.Communicators[i].Name || (len(x.Results) > 0) != (i < 2) || (x.UniqueID != nil) != (i < 2) {
+		if x.Verdict != api.VerdictPass || x.Name != task.Communicators[i].Name || (len(x.Results) > 0) != (i < 2) ||
+			(x.UniqueID != nil) != (i < 2) {
 			t.Errorf("%+v", x)
 		}
 	}
@@ -121,7 +126,8 @@ func TestIDsOfOthersDoNotCome(t *testing.T) {
 	f.give(task)
 	f.step(t, 30*time.Second)
 	for _, c := range f.link.waitFinished(t, task.ID).Communicators {
-		if c.Verdict != api.VerdictError || c.Reason != api.ReasonInitFailed || c.Guilty != nil || !strings.Contains(c.Message, "30s") || !strings.Contains(c.Message, "node-a") {
+		if c.Verdict != api.VerdictError || c.Reason != api.ReasonInitFailed || c.Guilty != nil ||
+			!strings.Contains(c.Message, "30s") || !strings.Contains(c.Message, "node-a") {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -134,7 +140,8 @@ func TestIdle(t *testing.T) {
 	if err := f.wait(t); err != nil {
 		t.Fatal(err)
 	}
-	if s := f.result.Status; s.State != api.SessionEnded || s.Reason != api.ReasonSessionIdle || !strings.Contains(s.Message, "2m0s") || f.ready.released != 1 {
+	if s := f.result.Status; s.State != api.SessionEnded || s.Reason != api.ReasonSessionIdle ||
+		!strings.Contains(s.Message, "2m0s") || f.ready.released != 1 {
 		t.Errorf("%+v, released %d times", s, f.ready.released)
 	}
 }
@@ -162,9 +169,11 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 		change func(*faked)
 		reason string
 	}{
-		{"no such interface", func(f *faked) { f.link.seen.Network.Interface = &api.InterfaceSelector{Name: "eth9"} }, api.ReasonInterfaceNotFound},
+		{"no such interface", func(f *faked) { f.link.seen.Network.Interface = &api.InterfaceSelector{Name: "eth9"} },
+			api.ReasonInterfaceNotFound},
 		{"no library", func(f *faked) {
-			f.ready.failure = &supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeLibraryMissing, Message: "node node-a: librccl.so.1 was not found"}
+			f.ready.failure = &supervise.Failure{Kind: supervise.FailRankError, Code: rank.CodeLibraryMissing,
+				Message: "node node-a: librccl.so.1 was not found"}
 		}, api.ReasonLibraryMissing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -174,7 +183,8 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 			if err := f.wait(t); err != nil {
 				t.Fatal(err)
 			}
-			if s := f.result.Status; s.State != api.SessionFailed || s.Reason != tc.reason || !strings.Contains(strings.ToLower(s.Message), "node node-a") || !f.result.Reported {
+			if s := f.result.Status; s.State != api.SessionFailed || s.Reason != tc.reason ||
+				!strings.Contains(strings.ToLower(s.Message), "node node-a") || !f.result.Reported {
 				t.Errorf("%+v", f.result)
 			}
 			if tc.reason == api.ReasonLibraryMissing && f.ready.released != 1 {
@@ -187,21 +197,26 @@ func TestNodeThatCannotTakePart(t *testing.T) {
 // TestEnvironmentOfRanks: what the network needs is set, and wins over a user's own.
 func TestEnvironmentOfRanks(t *testing.T) {
 	f := newFaked(t)
-	f.link.seen.Plan.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"}, {Name: "NCCL_MIN_NCHANNELS", Value: "4"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}
+	f.link.seen.Plan.Env = []api.EnvVar{{Name: "NCCL_SOCKET_FAMILY", Value: "AF_INET6"},
+		{Name: "NCCL_MIN_NCHANNELS", Value: "4"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}
 	f.link.seen.Network.AddressFamily = api.AddressFamilyIPv4
 	f.start(t)
 	f.link.waitReady(t)
 	task := wholeGroup("group-1", make([]*member, 2))[0]
 	f.give(&task)
 	x := f.teams.next(t)
-	for _, want := range []string{"NCCL_SOCKET_IFNAME==sim0", "NCCL_SOCKET_FAMILY=AF_INET", "NCCL_MIN_NCHANNELS=4", "NCCL_DEBUG=INFO", "NCCL_HOSTID=node-a"} {
+	for _, want := range []string{"NCCL_SOCKET_IFNAME==sim0", "NCCL_SOCKET_FAMILY=AF_INET", "NCCL_MIN_NCHANNELS=4",
+		"NCCL_DEBUG=INFO", "NCCL_HOSTID=node-a"} {
 		if !slices.Contains(x.Env, want) {
 			t.Errorf("%s is not in %v", want, x.Env)
 		}
 	}
 	p := f.ready.asked[0]
-	if slices.ContainsFunc(p.Plan.Env, func(e api.EnvVar) bool { return e.Name == "NCCL_SOCKET_FAMILY" && e.Value == "AF_INET" }) {
-		t.Error("the settings of an agent that starts after the family was agreed on are others than those of one that starts before")
+	if slices.ContainsFunc(p.Plan.Env, func(e api.EnvVar) bool {
+		return e.Name == "NCCL_SOCKET_FAMILY" && e.Value == "AF_INET"
+	}) {
+		t.Error("the settings of an agent that starts after the family was agreed on are others than those of one " +
+			"that starts before")
 	}
 	if p.Ranks != 4 || p.Nodes != 4 || p.RunID != "run-1" || p.Plan.InitDeadlineSeconds != 30 {
 		t.Errorf("prepared for %+v", p)
@@ -211,11 +226,13 @@ func TestEnvironmentOfRanks(t *testing.T) {
 // TestStartedAnew: an agent that takes the place of one that died neither repeats a task nor hides its result.
 func TestStartedAnew(t *testing.T) {
 	task := within("mesh-tp-1")[0]
-	for phase, want := range map[api.TaskPhase]api.Verdict{api.TaskFinished: api.VerdictPass, api.TaskJoining: api.VerdictError} {
+	for phase, want := range map[api.TaskPhase]api.Verdict{api.TaskFinished: api.VerdictPass,
+		api.TaskJoining: api.VerdictError} {
 		f := newFaked(t)
 		f.link.seen.Session.Task = task.DeepCopy()
-		f.link.seen.Reported = &api.SessionStatus{RunID: "run-1", State: api.SessionWorking, Task: &api.NodeTaskStatus{ID: task.ID, Phase: phase,
-			Communicators: []api.TaskCommunicatorStatus{{Name: "tp/0", Verdict: api.VerdictPass}}}}
+		f.link.seen.Reported = &api.SessionStatus{RunID: "run-1",
+			State: api.SessionWorking, Task: &api.NodeTaskStatus{ID: task.ID, Phase: phase,
+				Communicators: []api.TaskCommunicatorStatus{{Name: "tp/0", Verdict: api.VerdictPass}}}}
 		f.start(t)
 		if s := f.link.waitFinished(t, task.ID); s.Communicators[0].Verdict != want {
 			t.Errorf("%s: %+v", phase, s)
@@ -231,7 +248,8 @@ func TestStartedAnew(t *testing.T) {
 
 func TestSessionThatIsOver(t *testing.T) {
 	f := newFaked(t)
-	f.link.seen.Reported = &api.SessionStatus{RunID: "run-1", State: api.SessionFailed, Reason: api.ReasonLibraryMissing}
+	f.link.seen.Reported = &api.SessionStatus{RunID: "run-1", State: api.SessionFailed,
+		Reason: api.ReasonLibraryMissing}
 	f.start(t)
 	if err := f.wait(t); err != nil || !f.result.Reported || len(f.ready.asked) != 0 {
 		t.Errorf("%v, %+v", err, f.result)
@@ -261,7 +279,8 @@ func TestNoSession(t *testing.T) {
 				runtime.Gosched()
 			}
 			f.step(t, time.Minute)
-			if err := f.wait(t); err == nil || !strings.Contains(err.Error(), tc.words) || !strings.Contains(err.Error(), "node-a") {
+			if err := f.wait(t); err == nil || !strings.Contains(err.Error(), tc.words) ||
+				!strings.Contains(err.Error(), "node-a") {
 				t.Errorf("%v, expected %q", err, tc.words)
 			}
 		})
@@ -297,13 +316,16 @@ func TestReports(t *testing.T) {
 		task := within("mesh-tp-1")[0]
 		f.give(&task)
 		f.teams.next(t).pass()
-		if c := f.link.waitFinished(t, task.ID).Communicators[0]; c.Verdict != api.VerdictPass || !strings.Contains(c.Message, "results are not known") {
+		if c := f.link.waitFinished(t, task.ID).Communicators[0]; c.Verdict != api.VerdictPass ||
+			!strings.Contains(c.Message, "results are not known") {
 			t.Errorf("%+v", c)
 		}
 	})
 	t.Run("superseded", func(t *testing.T) {
 		f := newFaked(t)
-		f.link.answer = func(int, api.SessionStatus) error { return fmt.Errorf("%w: another run", commtask.ErrSuperseded) }
+		f.link.answer = func(int, api.SessionStatus) error {
+			return fmt.Errorf("%w: another run", commtask.ErrSuperseded)
+		}
 		f.start(t)
 		if err := f.wait(t); !errors.Is(err, commtask.ErrSuperseded) || f.ready.released != 1 {
 			t.Errorf("%v, released %d times", err, f.ready.released)
@@ -325,7 +347,8 @@ func TestReports(t *testing.T) {
 		if took := f.clock.Since(began); took < 35*time.Second || took > 45*time.Second {
 			t.Errorf("it was tried for %s", took)
 		}
-		if err == nil || !strings.Contains(err.Error(), "no route to host") || f.result.Reported || f.result.Status.State != api.SessionEnded {
+		if err == nil || !strings.Contains(err.Error(), "no route to host") || f.result.Reported ||
+			f.result.Status.State != api.SessionEnded {
 			t.Errorf("%v, %+v", err, f.result)
 		}
 	})
@@ -373,7 +396,8 @@ func TestStuckRank(t *testing.T) {
 	x := f.teams.next(t)
 	o := passed(x.Specs)
 	o.Ranks[1].Stuck = true
-	o.Failure = &supervise.Failure{Kind: supervise.FailHung, Code: rank.CodeRankHung, Rank: -1, Step: "AllReduce Float32 4096 B", Message: "node node-a: all hang"}
+	o.Failure = &supervise.Failure{Kind: supervise.FailHung, Code: rank.CodeRankHung, Rank: -1,
+		Step: "AllReduce Float32 4096 B", Message: "node node-a: all hang"}
 	x.out <- o
 	if err := f.wait(t); err != nil {
 		t.Fatal(err)
@@ -394,7 +418,8 @@ func TestBadTask(t *testing.T) {
 	task := within("mesh-tp-1")[0]
 	task.Communicators[0].Devices = []int32{0, 9}
 	f.give(&task)
-	if c := f.link.waitFinished(t, task.ID).Communicators[0]; c.Verdict != api.VerdictError || !strings.Contains(c.Message, "GPU 9") {
+	if c := f.link.waitFinished(t, task.ID).Communicators[0]; c.Verdict != api.VerdictError ||
+		!strings.Contains(c.Message, "GPU 9") {
 		t.Errorf("%+v", c)
 	}
 	next := within("mesh-tp-2")[0]
@@ -431,10 +456,11 @@ func TestWhatCarriedTheDataIsTold(t *testing.T) {
 		says      string
 		next      bool
 	}{
-		"TCP, RDMA required":              {tcp, api.TransportRDMA, 4, "TCP", "node node-a: between nodes: TCP", true},
-		"TCP with a cause":                {cause + tcp, api.TransportRDMA, 4, "TCP", "found no RDMA device", false},
-		"TCP, anything goes":              {tcp, api.TransportAny, 4, "TCP", "node node-a: between nodes: TCP", false},
-		"RDMA":                            {strings.ReplaceAll(tcp, "Socket", "IB"), api.TransportRDMA, 4, "RDMA", "", false},
+		"TCP, RDMA required": {tcp, api.TransportRDMA, 4, "TCP", "node node-a: between nodes: TCP", true},
+		"TCP with a cause":   {cause + tcp, api.TransportRDMA, 4, "TCP", "found no RDMA device", false},
+		"TCP, anything goes": {tcp, api.TransportAny, 4, "TCP", "node node-a: between nodes: TCP", false},
+		"RDMA": {strings.ReplaceAll(tcp, "Socket", "IB"), api.TransportRDMA, 4,
+			"RDMA", "", false},
 		"nothing logged":                  {"", api.TransportRDMA, 4, "Unknown", "Unknown", false},
 		"within the node nothing is told": {tcp, api.TransportRDMA, 1, "", "", false},
 	} {
@@ -445,13 +471,15 @@ func TestWhatCarriedTheDataIsTold(t *testing.T) {
 			f.link.waitReady(t)
 			f.link.change(func(s *Seen) { s.Network.RequireTransport = tc.required })
 			task := testTask("group-1")
-			task.Communicators = []api.TaskCommunicator{{Name: "group", WorldSize: 4 * tc.nodes, Nodes: tc.nodes, Devices: []int32{0, 1, 2, 3}, Ranks: []int32{0, 1, 2, 3}}}
+			task.Communicators = []api.TaskCommunicator{{Name: "group", WorldSize: 4 * tc.nodes, Nodes: tc.nodes,
+				Devices: []int32{0, 1, 2, 3}, Ranks: []int32{0, 1, 2, 3}}}
 			f.give(&task)
 			x := f.teams.next(t)
 			x.makeID(1)
 			x.pass()
 			c := f.link.waitFinished(t, task.ID).Communicators[0]
-			if c.Verdict != api.VerdictPass || c.Transport != tc.transport || !strings.Contains(c.Message, tc.says) || tc.says == "" && c.Message != "" || strings.Contains(c.Message, "memlock") != tc.next {
+			if c.Verdict != api.VerdictPass || c.Transport != tc.transport || !strings.Contains(c.Message, tc.says) ||
+				tc.says == "" && c.Message != "" || strings.Contains(c.Message, "memlock") != tc.next {
 				t.Errorf("%+v", c)
 			}
 		})

@@ -30,8 +30,8 @@ func JudgeSettings(lib rcclx.LibraryInfo, p api.RunPlan, t Table) []api.SettingS
 		if len(out) == maxSettings {
 			break
 		}
-		s := api.SettingStatus{Name: e.Name, Requested: e.Requested, Effective: api.EffectiveState(e.State), Reason: e.Reason,
-			MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown}
+		s := api.SettingStatus{Name: e.Name, Requested: e.Requested, Effective: api.EffectiveState(e.State),
+			Reason: e.Reason, MinBytes: e.MinBytes, MaxBytes: e.MaxBytes, Verified: api.VerifiedUnknown}
 		switch e.State {
 		case rcclx.StateInEffect: // nothing keeps it from acting
 		case rcclx.StatePartial:
@@ -189,7 +189,8 @@ func Unmet(p api.RunPlan, settings []api.SettingStatus, errors []api.DataErrors)
 				continue
 			}
 			inEffect := s.Effective == api.EffectiveInEffect || s.Effective == api.EffectivePartial
-			text := fmt.Sprintf("%s is %s (%s), %s: %s", s.Name, s.Effective, s.Reason, s.Verified, explain.Setting(&s, errors))
+			text := fmt.Sprintf("%s is %s (%s), %s: %s",
+				s.Name, s.Effective, s.Reason, s.Verified, explain.Setting(&s, errors))
 			switch {
 			case inEffect && s.Verified == api.VerifiedConfirmed:
 				confirmed++

@@ -172,7 +172,8 @@ func (c *Cell) add(v rcclx.Variant, r supervise.RankOutcome, ranks int, m rank.M
 // the place of the first one that is not known, and so not said.
 func Explained(v rcclx.Variant, r, ranks int, m rank.Measurement, check rcclx.CheckResult) bool {
 	first := check.FirstWrongElement
-	return v == rcclx.LowPrecision && m.Hazard != "" && first != nil && *first >= rcclx.HazardStart(m.Collective, r, ranks, m.CountElements)
+	return v == rcclx.LowPrecision && m.Hazard != "" && first != nil &&
+		*first >= rcclx.HazardStart(m.Collective, r, ranks, m.CountElements)
 }
 
 // plainData is what a call is checked with where its step names no data.
@@ -191,7 +192,9 @@ type Series struct {
 
 // Cell returns the cell of a size.
 func (s Series) Cell(sizeBytes int64) (Cell, bool) {
-	i, ok := slices.BinarySearchFunc(s.Cells, sizeBytes, func(c Cell, size int64) int { return cmp.Compare(c.SizeBytes, size) })
+	i, ok := slices.BinarySearchFunc(s.Cells, sizeBytes, func(c Cell, size int64) int {
+		return cmp.Compare(c.SizeBytes, size)
+	})
 	if !ok {
 		return Cell{}, false
 	}
@@ -411,7 +414,8 @@ func (t Table) missingOf(step rank.Step, v rcclx.Variant, repeats int) string {
 	if repeats > 1 {
 		each = fmt.Sprintf(" in each of %d repeats", repeats)
 	}
-	return fmt.Sprintf("%s: %d of %d sizes were not measured%s, %d not checked", key, absent, len(step.SizesBytes), each, unchecked)
+	return fmt.Sprintf("%s: %d of %d sizes were not measured%s, %d not checked",
+		key, absent, len(step.SizesBytes), each, unchecked)
 }
 
 // Results gives the table as the API has it, at the sizes that were asked for and measured in so many repeats at

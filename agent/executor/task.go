@@ -105,7 +105,8 @@ func (r *running) launch(i int) {
 		var problem *network.Problem
 		if rootEnv, problem = r.rendezvous(r.seen, *st, run+"/"+r.task.ID+"/"+c.Name, r.ports); problem != nil {
 			r.comms[i].over = true
-			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError, Reason: problem.Reason, Message: clip.Head(problem.Message, 512)}
+			r.comms[i].result = api.TaskCommunicatorStatus{Name: c.Name, Verdict: api.VerdictError,
+				Reason: problem.Reason, Message: clip.Head(problem.Message, 512)}
 			return
 		}
 	}
@@ -120,8 +121,9 @@ func (r *running) launch(i int) {
 	}
 	steps := taskSteps(r.task, int(c.WorldSize))
 	for at, device := range c.Devices {
-		team.Specs = append(team.Specs, rank.Spec{Node: r.Name, Variant: rcclx.Baseline, Rank: int(c.Ranks[at]), WorldSize: int(c.WorldSize),
-			Nodes: int(c.Nodes), Device: int(device), PCIAddress: r.prepared.PCI[device], LibraryPath: plan.LibraryPath, Steps: steps,
+		team.Specs = append(team.Specs, rank.Spec{Node: r.Name, Variant: rcclx.Baseline,
+			Rank: int(c.Ranks[at]), WorldSize: int(c.WorldSize), Nodes: int(c.Nodes), Device: int(device),
+			PCIAddress: r.prepared.PCI[device], LibraryPath: plan.LibraryPath, Steps: steps,
 			InitDeadline: seconds(plan.InitDeadlineSeconds), StepDeadline: seconds(plan.StepDeadlineSeconds)})
 	}
 	joined := 0
@@ -221,9 +223,11 @@ func (r *running) missIDs() {
 		}
 		spec := r.task.Communicators[i]
 		c.over = true
-		c.result = api.TaskCommunicatorStatus{Name: spec.Name, Verdict: api.VerdictError, Reason: api.ReasonInitFailed, Message: clip.Head(fmt.Sprintf(
-			"node %s: task %s, communicator %s: no unique id came within %s for ranks %v, so none was started: look at the node that has rank 0",
-			r.Name, r.task.ID, spec.Name, r.idsWaited(), spec.Ranks), 512)}
+		c.result = api.TaskCommunicatorStatus{Name: spec.Name, Verdict: api.VerdictError, Reason: api.ReasonInitFailed,
+			Message: clip.Head(fmt.Sprintf(
+				"node %s: task %s, communicator %s: no unique id came within %s for ranks %v, so none was started: "+
+					"look at the node that has rank 0",
+				r.Name, r.task.ID, spec.Name, r.idsWaited(), spec.Ranks), 512)}
 	}
 }
 
@@ -239,7 +243,8 @@ func (r *running) giveUp(reason, message string) {
 			continue
 		}
 		c.over = !c.started
-		c.result = api.TaskCommunicatorStatus{Name: r.task.Communicators[i].Name, Verdict: api.VerdictError, Reason: reason, Message: clip.Head(message, 512)}
+		c.result = api.TaskCommunicatorStatus{Name: r.task.Communicators[i].Name, Verdict: api.VerdictError,
+			Reason: reason, Message: clip.Head(message, 512)}
 	}
 }
 
@@ -248,8 +253,10 @@ func (r *running) stuck() string {
 	for _, c := range r.comms {
 		for _, o := range c.outcome.Ranks {
 			if o.Stuck {
-				return fmt.Sprintf("node %s: task %s: %s (process %d) did not end on SIGKILL: it hangs in the kernel driver, so that its GPU takes no further task; "+
-					"look at dmesg; only a reset of the GPU or a reboot helps", r.Name, r.task.ID, o.Name(), o.ProcessID)
+				return fmt.Sprintf("node %s: task %s: %s (process %d) did not end on SIGKILL: "+
+					"it hangs in the kernel driver, so that its GPU takes no further task; "+
+					"look at dmesg; only a reset of the GPU or a reboot helps",
+					r.Name, r.task.ID, o.Name(), o.ProcessID)
 			}
 		}
 	}

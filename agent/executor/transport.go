@@ -33,14 +33,17 @@ func envVar(e rcclx.EnvVar) api.EnvVar { return api.EnvVar{Name: e.Name, Value: 
 
 // rendezvous gives what only the process of rank 0 gets: the port to form the communicator on, where the group names a
 // range that only this can hold it to. taken are those that other communicators of the task have.
-func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string, taken map[int]bool) ([]string, *network.Problem) {
+func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string,
+	taken map[int]bool) ([]string, *network.Problem) {
 	spec := &seen.Network
 	if spec.Mode != api.NetworkHost || spec.PortRange == nil {
 		return nil, nil
 	}
 	addr, ok := network.Address(st, spec.AddressFamily)
 	if !ok {
-		return nil, &network.Problem{Reason: api.ReasonNoAddressOfFamily, Message: fmt.Sprintf("Node %s: interface %s has no address of family %s", s.Name, st.Interface, spec.AddressFamily)}
+		return nil, &network.Problem{Reason: api.ReasonNoAddressOfFamily,
+			Message: fmt.Sprintf("Node %s: interface %s has no address of family %s",
+				s.Name, st.Interface, spec.AddressFamily)}
 	}
 	for try := 0; ; try++ {
 		port, problem := network.PickPort(s.Network, s.request(seen), addr, fmt.Sprintf("%s/%d", key, try))
@@ -52,8 +55,10 @@ func (s *Session) rendezvous(seen Seen, st api.NetworkStatus, key string, taken 
 			continue
 		}
 		if taken[port] {
-			return nil, &network.Problem{Reason: api.ReasonPortRangeNotUsable, Message: fmt.Sprintf("Node %s: no port of %d-%d is left for this communicator beside %d others of the task. Make network.portRange larger.",
-				s.Name, spec.PortRange.First, spec.PortRange.Last, len(taken))}
+			return nil,
+				&network.Problem{Reason: api.ReasonPortRangeNotUsable, Message: fmt.Sprintf("Node %s: no port of "+
+					"%d-%d is left for this communicator beside %d others of the task. Make network.portRange larger.",
+					s.Name, spec.PortRange.First, spec.PortRange.Last, len(taken))}
 		}
 		taken[port] = true
 		e := network.RendezvousEnvironment(addr, port)

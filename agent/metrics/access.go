@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// allowedFor and deniedFor are how long an answer of the API server holds: a right that was taken away ends within a
-	// minute.
+	// allowedFor and deniedFor are how long an answer of the API server holds: a right that was taken away ends within
+	// a minute.
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
-	// knownFor is how long a token that was let in has its own places for the next question: longer than any interval of
-	// scrapes.
+	// knownFor is how long a token that was let in has its own places for the next question: longer than any interval
+	// of scrapes.
 	knownFor = time.Hour
 	// maxAnswers bounds the answers that are kept, those that let in and those that refuse each.
 	maxAnswers = 256
@@ -45,7 +45,8 @@ type access struct {
 
 func newAccess(api client.Client, clk clock.PassiveClock) *access {
 	kept := func() *cache.LRUExpireCache { return cache.NewLRUExpireCacheWithClock(maxAnswers, clk) }
-	return &access{api: api, allowed: kept(), refused: kept(), known: kept(), reviews: make(chan struct{}, maxReviews), renewals: make(chan struct{}, maxRenewals), deadline: reviewDeadline}
+	return &access{api: api, allowed: kept(), refused: kept(), known: kept(), reviews: make(chan struct{}, maxReviews),
+		renewals: make(chan struct{}, maxRenewals), deadline: reviewDeadline}
 }
 
 // question is who asks for what. The token itself is not kept.
@@ -73,7 +74,8 @@ func (a *access) guard(next http.Handler) http.Handler {
 		case errors.Is(err, errBusy):
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		case err != nil:
-			http.Error(w, "The API server was not asked for the right to "+r.URL.Path+": "+err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, "The API server was not asked for the right to "+r.URL.Path+": "+err.Error(),
+				http.StatusServiceUnavailable)
 		case got.status != http.StatusOK:
 			if got.status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", "Bearer")
@@ -97,7 +99,8 @@ func bearerToken(header string) string {
 func (a *access) ask(ctx context.Context, header, path string) (answer, error) {
 	token := bearerToken(header)
 	if token == "" {
-		return answer{http.StatusUnauthorized, "No bearer token: send the token of an account that may get " + path + "."}, nil
+		return answer{http.StatusUnauthorized,
+			"No bearer token: send the token of an account that may get " + path + "."}, nil
 	}
 	key := question{sha256.Sum256([]byte(token)), path}
 	for _, answers := range []*cache.LRUExpireCache{a.allowed, a.refused} {
@@ -152,7 +155,8 @@ func (a *access) review(ctx context.Context, token, path string) (answer, error)
 		return answer{}, fmt.Errorf("subjectaccessreview: %w", err)
 	}
 	if !may.Status.Allowed {
-		return answer{http.StatusForbidden, fmt.Sprintf("%s may not get %s: bind it to the ClusterRole commgroup-metrics-reader.", user.Username, path)}, nil
+		return answer{http.StatusForbidden, fmt.Sprintf("%s may not get %s: bind it to the ClusterRole "+
+			"commgroup-metrics-reader.", user.Username, path)}, nil
 	}
 	return answer{status: http.StatusOK}, nil
 }

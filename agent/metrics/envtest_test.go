@@ -32,26 +32,33 @@ func TestAgainstAPIServer(t *testing.T) {
 	}
 	role := func(name, account string, rules ...rbacv1.PolicyRule) {
 		t.Helper()
-		_, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+		_, err := admin.RbacV1().ClusterRoles().Create(ctx,
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 		must(err)
-		_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}}}, metav1.CreateOptions{})
+		_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx,
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account}}},
+			metav1.CreateOptions{})
 		must(err)
 	}
 	token := func(account string) string {
 		t.Helper()
-		_, err := admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+		_, err := admin.CoreV1().ServiceAccounts("default").Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 		must(err)
-		got, err := admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		got, err := admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, account,
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		must(err)
 		return got.Status.Token
 	}
 	monitor, scraper, stranger := token("monitor"), token("scraper"), token("stranger")
 	role("commgroup-agent-metrics", "monitor",
-		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
-	role("commgroup-metrics-reader", "scraper", rbacv1.PolicyRule{NonResourceURLs: []string{Path}, Verbs: []string{"get"}})
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"},
+			Verbs: []string{"create"}}, rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"},
+			Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
+	role("commgroup-metrics-reader", "scraper",
+		rbacv1.PolicyRule{NonResourceURLs: []string{Path}, Verbs: []string{"get"}})
 
 	as := rest.AnonymousClientConfig(config)
 	as.BearerToken = monitor
@@ -69,7 +76,8 @@ func TestAgainstAPIServer(t *testing.T) {
 		{"the scraper", scraper, http.StatusOK},
 	} {
 		response, body := get(t, http.MethodGet, url, tc.token)
-		if response.StatusCode != tc.want || strings.Contains(body, "commgroup_agent_gpus{") != (tc.want == http.StatusOK) {
+		if response.StatusCode != tc.want ||
+			strings.Contains(body, "commgroup_agent_gpus{") != (tc.want == http.StatusOK) {
 			t.Errorf("%s: HTTP %d, want %d:\n%s", tc.who, response.StatusCode, tc.want, body)
 		}
 	}

@@ -32,7 +32,9 @@ func (h *host) Scan(context.Context) (*discover.Facts, error) {
 func (h *host) Report(context.Context, *v1alpha1.NodeFacts) error { return h.writeErr }
 func (h *host) Has(context.Context) (bool, error)                 { return true, nil }
 func (h *host) Last(context.Context) (*v1alpha1.NodeFacts, error) { return nil, nil }
-func xgmi() *discover.Link                                        { return &discover.Link{Type: discover.LinkXGMI, Weight: 15} }
+func xgmi() *discover.Link {
+	return &discover.Link{Type: discover.LinkXGMI, Weight: 15}
+}
 func counts(ue, ce uint64, deferred *uint64) discover.ErrorCounts {
 	return discover.ErrorCounts{Uncorrectable: ue, Correctable: ce, Deferred: deferred}
 }
@@ -40,12 +42,15 @@ func counts(ue, ce uint64, deferred *uint64) discover.ErrorCounts {
 // threeGPUs have all links but one; the third has no error counters.
 func threeGPUs(now time.Time) *discover.Facts {
 	gpu := func(address string) discover.GPU { return discover.GPU{PCIAddress: address, Model: "MI300X"} }
-	f := &discover.Facts{Origin: v1alpha1.OriginSimulated, ObservedTime: now, Model: "MI300X", Partition: "SPX/NPS1", GenerationStable: true,
-		Driver: discover.DriverFacts{Kind: discover.DriverInTree}, ROCm: discover.ROCmFacts{State: discover.ROCmFound, Version: "7.0.2"},
+	f := &discover.Facts{Origin: v1alpha1.OriginSimulated, ObservedTime: now, Model: "MI300X",
+		Partition: "SPX/NPS1", GenerationStable: true, Driver: discover.DriverFacts{Kind: discover.DriverInTree},
+		ROCm: discover.ROCmFacts{State: discover.ROCmFound, Version: "7.0.2"},
 		GPUs: []discover.GPU{gpu("a"), gpu("b"), gpu("c")},
 		Mesh: discover.Mesh{State: discover.MeshIncomplete, Hives: 1, Links: 5, ExpectedLinks: ptr.To(6),
-			Pairs: [][]*discover.Link{{nil, xgmi(), xgmi()}, {xgmi(), nil, {Type: discover.LinkPCIe}}, {xgmi(), xgmi(), nil}}}}
-	f.GPUs[0].RAS = map[string]discover.ErrorCounts{"umc": counts(1, 20, ptr.To[uint64](4)), "gfx": counts(2, 30, nil), discover.RASBlockXGMI: counts(0, 7, nil)}
+			Pairs: [][]*discover.Link{{nil, xgmi(), xgmi()}, {xgmi(), nil, {Type: discover.LinkPCIe}},
+				{xgmi(), xgmi(), nil}}}}
+	f.GPUs[0].RAS = map[string]discover.ErrorCounts{"umc": counts(1, 20, ptr.To[uint64](4)), "gfx": counts(2, 30, nil),
+		discover.RASBlockXGMI: counts(0, 7, nil)}
 	f.GPUs[0].XGMIUncorrectableErrors, f.GPUs[0].XGMICorrectableErrors = ptr.To[uint64](0), ptr.To[uint64](7)
 	f.GPUs[1].RAS = map[string]discover.ErrorCounts{"gfx": counts(0, 0, nil)}
 	return f
@@ -81,7 +86,8 @@ func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	r, h := newRecorder()
 	want(t, r, "before the first look", &contract.AgentScanFails, map[string]float64{"": 0})
-	for _, m := range []*contract.Metric{&contract.AgentScan, &contract.AgentScanTime, &contract.AgentReport, &contract.AgentGPUs, &contract.AgentInfo} {
+	for _, m := range []*contract.Metric{&contract.AgentScan, &contract.AgentScanTime, &contract.AgentReport,
+		&contract.AgentGPUs, &contract.AgentInfo} {
 		want(t, r, "before the first look", m, none)
 	}
 	if _, err := r.Scan(ctx); err != nil {
@@ -92,15 +98,19 @@ func TestRecorder(t *testing.T) {
 	want(t, r, "a scan", &contract.AgentScanTime, map[string]float64{"": 2})
 	want(t, r, "a scan", &contract.AgentGPUs, map[string]float64{"": 3})
 	want(t, r, "a scan", &contract.AgentXGMILinks, map[string]float64{"up": 5, "expected": 6})
-	want(t, r, "a scan", &contract.AgentXGMILinkUp, map[string]float64{"a b": 1, "a c": 1, "b a": 1, "b c": 0, "c a": 1, "c b": 1})
-	want(t, r, "a scan", &contract.AgentRAS, map[string]float64{"a uncorrectable": 3, "a correctable": 57, "a deferred": 4, "b uncorrectable": 0, "b correctable": 0})
+	want(t, r, "a scan", &contract.AgentXGMILinkUp,
+		map[string]float64{"a b": 1, "a c": 1, "b a": 1, "b c": 0, "c a": 1, "c b": 1})
+	want(t, r, "a scan", &contract.AgentRAS, map[string]float64{"a uncorrectable": 3, "a correctable": 57,
+		"a deferred": 4, "b uncorrectable": 0, "b correctable": 0})
 	want(t, r, "a scan", &contract.AgentXGMIErrors, map[string]float64{"a uncorrectable": 0, "a correctable": 7})
 	want(t, r, "a scan that is not reported", &contract.AgentReport, none)
 	want(t, r, "a scan that is not reported", &contract.AgentValid, none)
 
-	problems := []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: "b", PeerGPU: "c", Message: "no label"}}
+	problems := []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: "b",
+		PeerGPU: "c", Message: "no label"}}
 	h.writeErr = errors.New("the API server is away")
-	if err := r.Report(ctx, &v1alpha1.NodeFacts{Problems: problems, ValidForSeconds: 600}); !errors.Is(err, h.writeErr) {
+	if err := r.Report(ctx,
+		&v1alpha1.NodeFacts{Problems: problems, ValidForSeconds: 600}); !errors.Is(err, h.writeErr) {
 		t.Fatalf("Report: %v", err)
 	}
 	want(t, r, "a report that was not taken", &contract.AgentFailures, map[string]float64{"": 1})
@@ -121,7 +131,8 @@ func TestRecorder(t *testing.T) {
 	}
 	want(t, r, "a scan that failed", &contract.AgentScanFails, map[string]float64{"": 1})
 	want(t, r, "a scan that failed", &contract.AgentScan, map[string]float64{"": 1001})
-	for _, m := range []*contract.Metric{&contract.AgentGPUs, &contract.AgentInfo, &contract.AgentRAS, &contract.AgentXGMILinkUp} {
+	for _, m := range []*contract.Metric{&contract.AgentGPUs, &contract.AgentInfo, &contract.AgentRAS,
+		&contract.AgentXGMILinkUp} {
 		want(t, r, "a scan that failed", m, none)
 	}
 }
@@ -156,7 +167,8 @@ func TestSeriesAreBounded(t *testing.T) {
 	f := h.facts
 	f.GPUs, f.Mesh.Pairs = nil, nil
 	for i := range 64 {
-		f.GPUs = append(f.GPUs, discover.GPU{PCIAddress: string(rune('A' + i)), RAS: map[string]discover.ErrorCounts{"umc": counts(1, 1, ptr.To[uint64](1))}})
+		f.GPUs = append(f.GPUs, discover.GPU{PCIAddress: string(rune('A' + i)),
+			RAS: map[string]discover.ErrorCounts{"umc": counts(1, 1, ptr.To[uint64](1))}})
 		f.Mesh.Pairs = append(f.Mesh.Pairs, make([]*discover.Link, 64))
 		for j := range 64 {
 			f.Mesh.Pairs[i][j] = xgmi()
@@ -180,7 +192,8 @@ func TestWholeContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	twice := v1alpha1.Problem{Code: "C", Severity: v1alpha1.SeverityWarning, Path: "s"}
-	if err := r.Report(context.Background(), &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{twice, twice}}); err != nil {
+	if err := r.Report(context.Background(),
+		&v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{twice, twice}}); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()

@@ -102,8 +102,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}()
 	}
 	// An empty TLSNextProto keeps HTTP/2 off.
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: readDeadline, ReadTimeout: readDeadline, WriteTimeout: writeDeadline,
-		IdleTimeout: idleDeadline, MaxHeaderBytes: maxHeader, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: readDeadline, ReadTimeout: readDeadline,
+		WriteTimeout: writeDeadline, IdleTimeout: idleDeadline, MaxHeaderBytes: maxHeader,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	err := server.Serve(tls.NewListener(Bounded(listener), s.tls))

@@ -49,11 +49,13 @@ func (r *reviewer) Create(ctx context.Context, o client.Object, _ ...client.Crea
 	case *authenticationv1.TokenReview:
 		r.asked++
 		o.Status.Authenticated = o.Spec.Token == "good"
-		o.Status.User = authenticationv1.UserInfo{Username: "scraper", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+		o.Status.User = authenticationv1.UserInfo{Username: "scraper", Groups: []string{"g"},
+			Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 	case *authorizationv1.SubjectAccessReview:
 		s := o.Spec
 		r.path = s.NonResourceAttributes.Path
-		o.Status.Allowed = r.allowed && s.User == "scraper" && s.Groups[0] == "g" && s.Extra["k"][0] == "v" && s.NonResourceAttributes.Verb == "get"
+		o.Status.Allowed = r.allowed && s.User == "scraper" && s.Groups[0] == "g" && s.Extra["k"][0] == "v" &&
+			s.NonResourceAttributes.Verb == "get"
 	}
 	return r.err
 }
@@ -104,7 +106,9 @@ func status(t *testing.T, a *access, header string) int {
 	}
 	r.Header.Set("Authorization", header)
 	w := &recorded{header: http.Header{}}
-	a.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })).ServeHTTP(w, r)
+	a.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	})).ServeHTTP(w, r)
 	return w.status
 }
 
@@ -118,7 +122,8 @@ func TestAnswersHoldForATime(t *testing.T) {
 		clk.SetTime(clk.Now().Add(after))
 		api.allowed = allowed
 		if got := status(t, a, "Bearer good"); got != want || api.asked != wantAsked {
-			t.Errorf("at %s: HTTP %d after %d questions, want %d after %d", clk.Now().UTC().Format(time.TimeOnly), got, api.asked, want, wantAsked)
+			t.Errorf("at %s: HTTP %d after %d questions, want %d after %d",
+				clk.Now().UTC().Format(time.TimeOnly), got, api.asked, want, wantAsked)
 		}
 	}
 	step(0, true, http.StatusOK, 1)
@@ -342,10 +347,14 @@ func TestServer(t *testing.T) {
 	for _, tc := range []struct {
 		method, path, token string
 		want                int
-	}{{http.MethodGet, Path, "", http.StatusUnauthorized}, {http.MethodGet, Path, "bad", http.StatusUnauthorized}, {http.MethodGet, "/", "good", http.StatusNotFound},
-		{http.MethodGet, "/debug/pprof/", "good", http.StatusNotFound}, {http.MethodPost, Path, "good", http.StatusMethodNotAllowed}} {
-		if response, body := get(t, tc.method, "https://"+address+tc.path, tc.token); response.StatusCode != tc.want || strings.Contains(body, "commgroup_") {
-			t.Errorf("%s %s with token %q: HTTP %d %s, want %d", tc.method, tc.path, tc.token, response.StatusCode, body, tc.want)
+	}{{http.MethodGet, Path, "", http.StatusUnauthorized}, {http.MethodGet, Path, "bad", http.StatusUnauthorized},
+		{http.MethodGet, "/", "good", http.StatusNotFound},
+		{http.MethodGet, "/debug/pprof/", "good", http.StatusNotFound},
+		{http.MethodPost, Path, "good", http.StatusMethodNotAllowed}} {
+		if response, body := get(t, tc.method, "https://"+address+tc.path,
+			tc.token); response.StatusCode != tc.want || strings.Contains(body, "commgroup_") {
+			t.Errorf("%s %s with token %q: HTTP %d %s, want %d",
+				tc.method, tc.path, tc.token, response.StatusCode, body, tc.want)
 		}
 	}
 	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11} //nolint:gosec // the test's own server
@@ -359,7 +368,8 @@ func TestServer(t *testing.T) {
 func TestCertificateFolder(t *testing.T) {
 	folder := t.TempDir()
 	r, _ := newRecorder()
-	if _, err := NewServer(r, &reviewer{}, "n1", folder); err == nil || !strings.Contains(err.Error(), "put tls.crt and tls.key into") {
+	if _, err := NewServer(r, &reviewer{}, "n1", folder); err == nil ||
+		!strings.Contains(err.Error(), "put tls.crt and tls.key into") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	chain, key, err := cert.GenerateSelfSignedCertKey("given.example", nil, nil)

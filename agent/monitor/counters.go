@@ -63,8 +63,8 @@ func (l *look) countErrors(g *discover.GPU) {
 	}
 	if len(corrected) > 0 {
 		l.happened(worst.decade(), v1alpha1.ProblemCorrectableErrors, subject{GPU: g.PCIAddress},
-			"Correctable errors rise, by block: %s more in %s. Hardware repaired them: watch the kernel log for uncorrectable ones, and measure this GPU.",
-			strings.Join(corrected, ", "), seconds(worst.over))
+			"Correctable errors rise, by block: %s more in %s. Hardware repaired them: watch the kernel log for "+
+				"uncorrectable ones, and measure this GPU.", strings.Join(corrected, ", "), seconds(worst.over))
 	}
 	if n := g.XGMIUncorrectableErrors; n != nil {
 		if r := follow(discover.RASBlockXGMI, uncorrectable, *n); r.by > 0 {
@@ -75,21 +75,23 @@ func (l *look) countErrors(g *discover.GPU) {
 	if n := g.XGMICorrectableErrors; n != nil {
 		if r := follow(discover.RASBlockXGMI, correctable, *n); r.by > 0 {
 			l.happened(r.decade(), v1alpha1.ProblemXGMICorrectableErrors, subject{GPU: g.PCIAddress},
-				"Correctable xGMI errors rise: %d more in %s, %d since the driver was loaded. A link of this GPU is marginal: measure its links, and reseat or replace it if they are slow.",
+				"Correctable xGMI errors rise: %d more in %s, %d since the driver was loaded. "+
+					"A link of this GPU is marginal: measure its links, and reseat or replace it if they are slow.",
 				r.by, seconds(r.over), r.is)
 		}
 	}
 	if n := g.RetiredPages; n != nil && *n >= 0 {
 		// Not among the fallen: the table of bad pages outlives the driver, and an operator can clear it.
 		if r := l.errors.look(errorKey{g.PCIAddress, "vram", retired}, uint64(*n), l.now); r.by > 0 {
-			l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemRetiredPages, subject{GPU: g.PCIAddress}, "%d more pages of its memory are retired, %d in all.", r.by, r.is)
+			l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemRetiredPages, subject{GPU: g.PCIAddress},
+				"%d more pages of its memory are retired, %d in all.", r.by, r.is)
 		}
 	}
 	if g.Metrics != nil && g.Metrics.PCIeReplays != nil {
 		if r := follow("PCIe replays", replays, *g.Metrics.PCIeReplays); r.by > 0 {
 			l.happened(r.decade(), v1alpha1.ProblemPCIeReplays, subject{GPU: g.PCIAddress},
-				"PCIe packets were sent again: %d more in %s. The link between this GPU and its host is marginal: look for AER in the kernel log, and reseat the GPU or its riser.",
-				r.by, seconds(r.over))
+				"PCIe packets were sent again: %d more in %s. The link between this GPU and its host is marginal: "+
+					"look for AER in the kernel log, and reseat the GPU or its riser.", r.by, seconds(r.over))
 		}
 	}
 	if was, is, again := l.startedAgain(g); again {
@@ -97,8 +99,8 @@ func (l *look) countErrors(g *discover.GPU) {
 	}
 	if len(fallen) > 0 {
 		l.happened(news, v1alpha1.ProblemDriverChanged, subject{GPU: g.PCIAddress},
-			"Counters of this GPU started again (%s): it was reset, or its driver was loaded again. What ran on it has failed; "+runAgain,
-			strings.Join(fallen[:min(3, len(fallen))], "; "))
+			"Counters of this GPU started again (%s): it was reset, or its driver was loaded again. "+
+				"What ran on it has failed; "+runAgain, strings.Join(fallen[:min(3, len(fallen))], "; "))
 	}
 }
 
@@ -139,8 +141,8 @@ var causeText = map[string]string{
 }
 
 const (
-	// leastPercent of an interval that counts as throttling; for the power limit leastPowerPercent, since a GPU under full
-	// load touches it in normal use.
+	// leastPercent of an interval that counts as throttling; for the power limit leastPowerPercent, since a GPU under
+	// full load touches it in normal use.
 	leastPercent      = 1
 	leastPowerPercent = 10
 )
@@ -155,7 +157,8 @@ func (l *look) throttling(g *discover.GPU) {
 	var causes []string
 	most := uint64(0)
 	for _, share := range residency(l.metrics[g.PCIAddress], m) {
-		if share.percent < leastPercent || (share.cause == discover.ThrottlePower && share.percent < leastPowerPercent) {
+		if share.percent < leastPercent ||
+			(share.cause == discover.ThrottlePower && share.percent < leastPowerPercent) {
 			continue
 		}
 		name := causeText[share.cause]
@@ -180,8 +183,8 @@ func (l *look) throttling(g *discover.GPU) {
 		}
 	}
 	l.happened(rank, v1alpha1.ProblemThrottled, subject{GPU: g.PCIAddress},
-		"Throttled: %s; %s. Expected full clocks: look at fans, inlet air and power supply. At the power limit alone the GPU is sound, and results of this time are lower than it can do.",
-		text, temperatures(m))
+		"Throttled: %s; %s. Expected full clocks: look at fans, inlet air and power supply. At the power limit alone "+
+			"the GPU is sound, and results of this time are lower than it can do.", text, temperatures(m))
 }
 
 // share is the part of an interval for which a cause throttled the GPU.
@@ -193,7 +196,8 @@ type share struct {
 // residency is the share of each cause between two readings, the largest first: how much its accumulator rose, in
 // percent of how much the counter of cycles did. None where either started again.
 func residency(was, is *discover.Metrics) []share {
-	if was == nil || was.AccumulationCounter == nil || is.AccumulationCounter == nil || *is.AccumulationCounter <= *was.AccumulationCounter {
+	if was == nil || was.AccumulationCounter == nil || is.AccumulationCounter == nil ||
+		*is.AccumulationCounter <= *was.AccumulationCounter {
 		return nil
 	}
 	cycles := *is.AccumulationCounter - *was.AccumulationCounter

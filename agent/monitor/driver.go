@@ -41,7 +41,8 @@ func (l *look) checkDriver() {
 	case discover.DriverUnknown: // unreadable is no change
 	case discover.DriverNotLoaded:
 		if d.kind.known && !d.unloaded {
-			l.happened(news, v1alpha1.ProblemDriverChanged, module, "The driver was unloaded; it was %s. No GPU can be used until it is loaded again.", was)
+			l.happened(news, v1alpha1.ProblemDriverChanged, module,
+				"The driver was unloaded; it was %s. No GPU can be used until it is loaded again.", was)
 		}
 		d.unloaded = true
 	default:
@@ -51,7 +52,8 @@ func (l *look) checkDriver() {
 		switch {
 		case kind || version || source:
 			l.happened(news, v1alpha1.ProblemDriverChanged, module,
-				"The driver changed without a reboot: was %s, is %s. Results of earlier runs are of the other driver; "+runAgain, was, d.text())
+				"The driver changed without a reboot: was %s, is %s. Results of earlier runs are of the other driver; "+
+					runAgain, was, d.text())
 			l.forgetCounters()
 		case d.unloaded:
 			reloaded = "it was not loaded at the last look"
@@ -60,7 +62,8 @@ func (l *look) checkDriver() {
 	}
 	if l.facts.GenerationStable {
 		// It only rises while the driver is loaded (sys_props.generation_count in kfd_topology.c).
-		if before, changed := d.generation.look(l.facts.Generation); changed && *l.facts.Generation < before && reloaded == "" {
+		if before, changed := d.generation.look(l.facts.Generation); changed &&
+			*l.facts.Generation < before && reloaded == "" {
 			reloaded = "KFD's topology started again"
 		}
 	}
@@ -108,7 +111,8 @@ func (l *look) newFirmware() {
 	}
 	if changed > 0 {
 		l.happened(news, v1alpha1.ProblemDriverChanged, subject{},
-			"The GPUs' firmware changed without a reboot (%d of them; %s). Results of earlier runs are of the other firmware; "+runAgain, changed, first)
+			"The GPUs' firmware changed without a reboot (%d of them; %s). Results of earlier runs are of the "+
+				"other firmware; "+runAgain, changed, first)
 	}
 }
 
@@ -139,7 +143,8 @@ func (l *look) repartition() {
 		_, memory := m.memory.look(stated(g.MemoryPartition))
 		if compute || memory {
 			l.happened(news, v1alpha1.ProblemRepartitioned, subject{GPU: g.PCIAddress},
-				"The partition mode was %s, is %s. Results of earlier runs are of the other mode; "+runAgain, was, m.text())
+				"The partition mode was %s, is %s. Results of earlier runs are of the other mode; "+runAgain,
+				was, m.text())
 		}
 	}
 }

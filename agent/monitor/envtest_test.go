@@ -40,15 +40,17 @@ func TestAgainstAPIServer(t *testing.T) {
 	full := twoGPUs(time.Unix(1e9, 0))
 	full.GPUs, full.Mesh.Pairs = make([]discover.GPU, 16), make([][]*discover.Link, 16)
 	for i := range full.GPUs {
-		full.GPUs[i] = discover.GPU{PCIAddress: "10000:" + string(rune('a'+i)) + "0:00.0", Model: strings.Repeat("m", 100)}
+		full.GPUs[i] = discover.GPU{PCIAddress: "10000:" + string(rune('a'+i)) + "0:00.0",
+			Model: strings.Repeat("m", 100)}
 		full.Mesh.Pairs[i] = make([]*discover.Link, 16)
 	}
 	for range 40 {
-		full.Problems = append(full.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: strings.Repeat("C", 99),
-			Path: strings.Repeat("s", 300), Message: strings.Repeat("é", 900)})
+		full.Problems = append(full.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityWarning,
+			Code: strings.Repeat("C", 99), Path: strings.Repeat("s", 300), Message: strings.Repeat("é", 900)})
 	}
 	failed := failedFacts("node-a", v1alpha1.OriginUnknown, time.Unix(1e9, 0), 2*time.Minute, context.DeadlineExceeded)
-	for what, f := range map[string]*v1alpha1.NodeFacts{"usual": facts.NodeFacts(2 * time.Minute), "full": full.NodeFacts(2 * time.Minute), "failed": failed} {
+	for what, f := range map[string]*v1alpha1.NodeFacts{"usual": facts.NodeFacts(2 * time.Minute),
+		"full": full.NodeFacts(2 * time.Minute), "failed": failed} {
 		if err := k.Report(ctx, f); err != nil {
 			t.Errorf("%s facts: %v", what, err)
 		}
@@ -87,7 +89,8 @@ func TestAgainstAPIServer(t *testing.T) {
 		t.Errorf("what the pod reported: %+v, %v", last, err)
 	}
 	elsewhere := &KubeReporter{Client: pod.Client, Node: "node-b"}
-	if err := elsewhere.Report(ctx, facts.NodeFacts(2*time.Minute)); err == nil || !strings.Contains(err.Error(), "token is of node node-a") {
+	if err := elsewhere.Report(ctx, facts.NodeFacts(2*time.Minute)); err == nil ||
+		!strings.Contains(err.Error(), "token is of node node-a") {
 		t.Errorf("for another node: %v", err)
 	}
 }
@@ -97,11 +100,15 @@ func podsClient(t *testing.T, admin client.Client, config *rest.Config) client.C
 	t.Helper()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	account, pod := &corev1.ServiceAccount{ObjectMeta: meta("monitor")}, &corev1.Pod{ObjectMeta: meta("monitor")}
-	pod.Spec = corev1.PodSpec{NodeName: "node-a", ServiceAccountName: account.Name, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	pod.Spec = corev1.PodSpec{NodeName: "node-a", ServiceAccountName: account.Name,
+		Containers: []corev1.Container{{Name: "c", Image: "i"}}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "monitor"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes"}, Verbs: []string{"get", "create"}},
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes/status"}, Verbs: []string{"get", "patch"}}}}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes"},
+			Verbs: []string{"get", "create"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes/status"},
+			Verbs: []string{"get", "patch"}}}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: account.Name}}}
 	for _, o := range []client.Object{account, pod, role, binding} {
 		if err := admin.Create(t.Context(), o); err != nil {
@@ -109,7 +116,8 @@ func podsClient(t *testing.T, admin client.Client, config *rest.Config) client.C
 		}
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod",
+			Name: pod.Name, UID: pod.UID}}}
 	if err := admin.SubResource("token").Create(t.Context(), account, request); err != nil {
 		t.Fatal(err)
 	}

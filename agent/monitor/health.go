@@ -88,7 +88,8 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve answers on the listener until ctx ends, which is no error.
 func (h *Health) Serve(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+		IdleTimeout: 30 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

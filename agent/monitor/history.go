@@ -34,9 +34,9 @@ type history struct {
 }
 
 func newHistory() history {
-	return history{started: true, gpus: sightings[string]{}, model: map[string]string{}, links: sightings[link]{}, ports: sightings[port]{},
-		dead: map[port]bool{}, errors: counters[errorKey]{}, metrics: map[string]*discover.Metrics{}, modes: map[string]*mode{},
-		firmware: map[firmwareKey]*seen[uint64]{}}
+	return history{started: true, gpus: sightings[string]{}, model: map[string]string{},
+		links: sightings[link]{}, ports: sightings[port]{}, dead: map[port]bool{}, errors: counters[errorKey]{},
+		metrics: map[string]*discover.Metrics{}, modes: map[string]*mode{}, firmware: map[firmwareKey]*seen[uint64]{}}
 }
 
 // look compares the facts with what was seen before. It returns the problems that this adds to the facts' own, and the
@@ -44,7 +44,8 @@ func newHistory() history {
 func (h *history) look(f *discover.Facts, now time.Time) (problems, changes []v1alpha1.Problem) {
 	l := &look{history: h, facts: f, now: now}
 	if was, rebooted := h.boot.look(stated(f.BootID)); rebooted {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemNodeRebooted, subject{}, "The node was rebooted: boot id was %s, is %s.", was, f.BootID)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemNodeRebooted, subject{},
+			"The node was rebooted: boot id was %s, is %s.", was, f.BootID)
 		h.started = false
 	}
 	if !h.started {
@@ -97,7 +98,9 @@ func (l *look) happened(rank int, code string, about subject, format string, arg
 
 // named says that discover has a problem of this subject already, which knows more than that it was there before.
 func (l *look) named(about subject) bool {
-	return slices.ContainsFunc(l.facts.Problems, func(p v1alpha1.Problem) bool { return p.Subject() == about.Subject() })
+	return slices.ContainsFunc(l.facts.Problems, func(p v1alpha1.Problem) bool {
+		return p.Subject() == about.Subject()
+	})
 }
 
 // problems are the held ones. More than two of a code become one, so that a node whose every GPU is hot still has room

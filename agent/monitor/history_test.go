@@ -62,13 +62,15 @@ func TestHistory(t *testing.T) {
 	cycles := func(all, memory, power uint64) func(*discover.Facts) {
 		return metrics(func(m *discover.Metrics) {
 			m.AccumulationCounter = &all
-			m.ThrottleAccumulators = map[string]uint64{discover.ThrottleMemoryHot: memory, discover.ThrottlePower: power}
+			m.ThrottleAccumulators = map[string]uint64{discover.ThrottleMemoryHot: memory,
+				discover.ThrottlePower: power}
 		})
 	}
 	portStates := func(letters string) func(*discover.Facts) {
 		return metrics(func(m *discover.Metrics) {
 			for _, l := range letters {
-				m.XGMIPorts = append(m.XGMIPorts, map[rune]string{'U': discover.XGMIPortUp, 'D': discover.XGMIPortDown, '?': discover.XGMIPortUnknown}[l])
+				m.XGMIPorts = append(m.XGMIPorts, map[rune]string{'U': discover.XGMIPortUp, 'D': discover.XGMIPortDown,
+					'?': discover.XGMIPortUnknown}[l])
 			}
 		})
 	}
@@ -91,9 +93,11 @@ func TestHistory(t *testing.T) {
 			lose(f)
 			f.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemGPUNotInKFD, GPU: "0000:2b:00.0"}}
 		}, nil, []string{"Error GPULost 0000:2b:00.0"}}},
-		"GPU hidden is not lost": {{time.Minute, func(f *discover.Facts) { lose(f); f.HiddenNodes = []int{3} }, nil, nil}},
+		"GPU hidden is not lost": {{time.Minute,
+			func(f *discover.Facts) { lose(f); f.HiddenNodes = []int{3} }, nil, nil}},
 		"link lost and back": {
-			{time.Minute, noLink, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}},
+			{time.Minute, noLink, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"},
+				[]string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}},
 			{time.Minute, noLink, []string{"Error LinkLost 0000:05:00.0<->0000:2b:00.0"}, nil},
 			{time.Minute, nil, nil, []string{"Warning LinkLost 0000:05:00.0<->0000:2b:00.0"}},
 		},
@@ -103,28 +107,37 @@ func TestHistory(t *testing.T) {
 			{holdTime, counter(3, 0), nil, nil},
 			{time.Minute, counter(4, 0), []string{risen}, []string{risen}},
 			// The GPU was reset: no rise.
-			{time.Minute, counter(0, 0), []string{risen, "Warning DriverChanged 0000:2b:00.0"}, []string{"Warning DriverChanged 0000:2b:00.0"}},
+			{time.Minute, counter(0, 0), []string{risen, "Warning DriverChanged 0000:2b:00.0"},
+				[]string{"Warning DriverChanged 0000:2b:00.0"}},
 		},
 		"uncorrectable": {{time.Minute, counter(0, 2), nil, []string{"Error XGMIUncorrectableErrors 0000:2b:00.0"}}},
 		"counter unread, then the same": {
-			{time.Minute, func(f *discover.Facts) { f.GPUs[1].XGMICorrectableErrors = nil }, nil, nil}, {time.Minute, nil, nil, nil}},
-		"reboot forgets": {{time.Minute, func(f *discover.Facts) { lose(f); f.BootID = "boot-2" }, nil, []string{"Warning NodeRebooted"}},
+			{time.Minute, func(f *discover.Facts) { f.GPUs[1].XGMICorrectableErrors = nil }, nil, nil},
+			{time.Minute, nil, nil, nil}},
+		"reboot forgets": {{time.Minute, func(f *discover.Facts) { lose(f); f.BootID = "boot-2" },
+			nil, []string{"Warning NodeRebooted"}},
 			{time.Minute, func(f *discover.Facts) { lose(f); f.BootID = "boot-2" }, nil, nil}},
 		"driver changed": {
-			{time.Minute, func(f *discover.Facts) { f.Driver.Version = "6.16.6" }, []string{"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu"}},
+			{time.Minute, func(f *discover.Facts) { f.Driver.Version = "6.16.6" },
+				[]string{"Warning DriverChanged sys/module/amdgpu"},
+				[]string{"Warning DriverChanged sys/module/amdgpu"}},
 			{holdTime, func(f *discover.Facts) { f.Driver.Version = "6.16.6" }, nil, nil}},
 		"driver gone and back": {
 			{time.Minute, func(f *discover.Facts) {
 				f.Driver = discover.DriverFacts{Kind: discover.DriverNotLoaded}
 				f.GPUs, f.Mesh.Pairs = nil, nil
 				f.Problems = []v1alpha1.Problem{{Code: v1alpha1.ProblemDriverNotLoaded}}
-			}, []string{"Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0", "Warning DriverChanged sys/module/amdgpu"},
-				[]string{"Warning DriverChanged sys/module/amdgpu", "Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0"}},
+			}, []string{"Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0",
+				"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu",
+				"Error GPULost 0000:05:00.0", "Error GPULost 0000:2b:00.0"}},
 			{time.Minute, nil, []string{"Warning DriverChanged sys/module/amdgpu"},
-				[]string{"Warning DriverChanged sys/module/amdgpu", "Warning GPULost 0000:05:00.0", "Warning GPULost 0000:2b:00.0"}}},
+				[]string{"Warning DriverChanged sys/module/amdgpu", "Warning GPULost 0000:05:00.0",
+					"Warning GPULost 0000:2b:00.0"}}},
 		"driver loaded again between two looks": {
 			{time.Minute, generation(12), nil, nil},
-			{time.Minute, func(f *discover.Facts) { generation(2)(f); counter(0, 0)(f) }, []string{"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu"}},
+			{time.Minute, func(f *discover.Facts) { generation(2)(f); counter(0, 0)(f) },
+				[]string{"Warning DriverChanged sys/module/amdgpu"},
+				[]string{"Warning DriverChanged sys/module/amdgpu"}},
 			{time.Minute, generation(3), []string{"Warning DriverChanged sys/module/amdgpu"}, nil}},
 		"generation of a moving topology": {
 			{time.Minute, generation(12), nil, nil},
@@ -133,7 +146,9 @@ func TestHistory(t *testing.T) {
 			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "ABC" }, nil, nil},
 			{time.Minute, func(f *discover.Facts) { f.Driver.Version = "" }, nil, nil},
 			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "ABC" }, nil, nil},
-			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "DEF" }, []string{"Warning DriverChanged sys/module/amdgpu"}, []string{"Warning DriverChanged sys/module/amdgpu"}}},
+			{time.Minute, func(f *discover.Facts) { f.Driver.SrcVersion = "DEF" },
+				[]string{"Warning DriverChanged sys/module/amdgpu"},
+				[]string{"Warning DriverChanged sys/module/amdgpu"}}},
 		"firmware changed": {
 			{time.Minute, firmware(185, 20), nil, nil},
 			{time.Minute, func(f *discover.Facts) { f.Devices = nil }, nil, nil},
@@ -141,32 +156,40 @@ func TestHistory(t *testing.T) {
 		"repartition": {
 			{time.Minute, modes("SPX", "NPS1"), nil, nil},
 			{time.Minute, modes("", ""), nil, nil},
-			{time.Minute, modes("CPX", "NPS1"), []string{"Warning Repartitioned 0000:2b:00.0"}, []string{"Warning Repartitioned 0000:2b:00.0"}},
-			{time.Minute, modes("CPX", "NPS4"), []string{"Warning Repartitioned 0000:2b:00.0"}, []string{"Warning Repartitioned 0000:2b:00.0"}},
+			{time.Minute, modes("CPX", "NPS1"), []string{"Warning Repartitioned 0000:2b:00.0"},
+				[]string{"Warning Repartitioned 0000:2b:00.0"}},
+			{time.Minute, modes("CPX", "NPS4"), []string{"Warning Repartitioned 0000:2b:00.0"},
+				[]string{"Warning Repartitioned 0000:2b:00.0"}},
 			{holdTime, modes("CPX", "NPS4"), nil, nil}},
 		"RAS of every block": {
 			{time.Minute, ras(discover.ErrorCounts{}), nil, nil},
-			{time.Minute, ras(discover.ErrorCounts{Correctable: 3}), []string{"Warning CorrectableErrors 0000:2b:00.0"}, []string{"Warning CorrectableErrors 0000:2b:00.0"}},
-			{time.Minute, ras(discover.ErrorCounts{Correctable: 3, Deferred: ptr.To[uint64](1)}), []string{"Warning CorrectableErrors 0000:2b:00.0"}, nil},
-			{time.Minute, ras(discover.ErrorCounts{Correctable: 3, Deferred: ptr.To[uint64](2)}), []string{"Warning CorrectableErrors 0000:2b:00.0"},
-				[]string{"Warning DeferredErrors 0000:2b:00.0"}},
-			{holdTime, ras(discover.ErrorCounts{Correctable: 3, Deferred: ptr.To[uint64](2), Uncorrectable: 1}), nil, []string{"Error UncorrectableErrors 0000:2b:00.0"}},
+			{time.Minute, ras(discover.ErrorCounts{Correctable: 3}), []string{"Warning CorrectableErrors 0000:2b:00.0"},
+				[]string{"Warning CorrectableErrors 0000:2b:00.0"}},
+			{time.Minute, ras(discover.ErrorCounts{Correctable: 3, Deferred: ptr.To[uint64](1)}),
+				[]string{"Warning CorrectableErrors 0000:2b:00.0"}, nil},
+			{time.Minute, ras(discover.ErrorCounts{Correctable: 3, Deferred: ptr.To[uint64](2)}),
+				[]string{"Warning CorrectableErrors 0000:2b:00.0"}, []string{"Warning DeferredErrors 0000:2b:00.0"}},
+			{holdTime, ras(discover.ErrorCounts{Correctable: 3, Deferred: ptr.To[uint64](2), Uncorrectable: 1}), nil,
+				[]string{"Error UncorrectableErrors 0000:2b:00.0"}},
 			{time.Minute, nil, nil, nil}, // not read
-			{time.Minute, ras(discover.ErrorCounts{Correctable: 1, Deferred: ptr.To[uint64](2), Uncorrectable: 1}), []string{"Warning DriverChanged 0000:2b:00.0"},
-				[]string{"Warning DriverChanged 0000:2b:00.0"}}},
+			{time.Minute, ras(discover.ErrorCounts{Correctable: 1, Deferred: ptr.To[uint64](2), Uncorrectable: 1}),
+				[]string{"Warning DriverChanged 0000:2b:00.0"}, []string{"Warning DriverChanged 0000:2b:00.0"}}},
 		"retired pages": {
 			{time.Minute, func(f *discover.Facts) { f.GPUs[1].RetiredPages = ptr.To(1) }, nil, nil},
-			{time.Minute, func(f *discover.Facts) { f.GPUs[1].RetiredPages = ptr.To(3) }, nil, []string{"Warning RetiredPages 0000:2b:00.0"}},
+			{time.Minute, func(f *discover.Facts) { f.GPUs[1].RetiredPages = ptr.To(3) }, nil,
+				[]string{"Warning RetiredPages 0000:2b:00.0"}},
 			{time.Minute, func(f *discover.Facts) { f.GPUs[1].RetiredPages = ptr.To(0) }, nil, nil}},
 		"PCIe replays": {
 			{time.Minute, metrics(func(m *discover.Metrics) { m.PCIeReplays = ptr.To[uint64](7) }), nil, nil},
 			{time.Minute, metrics(nil), nil, nil},
-			{time.Minute, metrics(func(m *discover.Metrics) { m.PCIeReplays = ptr.To[uint64](8) }), []string{"Warning PCIeReplays 0000:2b:00.0"},
-				[]string{"Warning PCIeReplays 0000:2b:00.0"}}},
+			{time.Minute, metrics(func(m *discover.Metrics) { m.PCIeReplays = ptr.To[uint64](8) }),
+				[]string{"Warning PCIeReplays 0000:2b:00.0"}, []string{"Warning PCIeReplays 0000:2b:00.0"}}},
 		"throttle status": {
 			{time.Minute, metrics(func(m *discover.Metrics) { m.ThrottleStatus = ptr.To[uint64](0) }), nil, nil},
-			{time.Minute, metrics(func(m *discover.Metrics) { m.ThrottleStatus = ptr.To[uint64](2) }), []string{throttled}, []string{throttled}},
-			{time.Minute, metrics(func(m *discover.Metrics) { m.ThrottleStatus = ptr.To[uint64](0) }), []string{throttled}, nil},
+			{time.Minute, metrics(func(m *discover.Metrics) { m.ThrottleStatus = ptr.To[uint64](2) }),
+				[]string{throttled}, []string{throttled}},
+			{time.Minute, metrics(func(m *discover.Metrics) { m.ThrottleStatus = ptr.To[uint64](0) }),
+				[]string{throttled}, nil},
 			{holdTime, nil, nil, nil}},
 		"throttle residency": {
 			{time.Minute, cycles(1000, 500, 0), nil, nil}, // what was before is not known to be now
@@ -177,23 +200,31 @@ func TestHistory(t *testing.T) {
 			{time.Minute, cycles(5000, 519, 298), []string{throttled}, []string{throttled}}},
 		"firmware counts again": {
 			{time.Minute, cycles(1000, 500, 0), nil, nil},
-			{time.Minute, cycles(100, 50, 0), []string{"Warning DriverChanged 0000:2b:00.0"}, []string{"Warning DriverChanged 0000:2b:00.0"}},
+			{time.Minute, cycles(100, 50, 0), []string{"Warning DriverChanged 0000:2b:00.0"},
+				[]string{"Warning DriverChanged 0000:2b:00.0"}},
 			{time.Minute, cycles(200, 50, 0), []string{"Warning DriverChanged 0000:2b:00.0"}, nil}},
-		"firmware's counter overflows": {{time.Minute, cycles(1<<32-2, 0, 0), nil, nil}, {time.Minute, cycles(5, 0, 0), nil, nil}},
+		"firmware's counter overflows": {{time.Minute, cycles(1<<32-2, 0, 0), nil, nil},
+			{time.Minute, cycles(5, 0, 0), nil, nil}},
 		"port down and back": {
 			{time.Minute, portStates("UD?"), nil, nil},
 			{time.Minute, portStates("?DU"), nil, nil},
-			{time.Minute, portStates("DDD"), []string{"Warning XGMIPortDown 0000:2b:00.0"}, []string{"Warning XGMIPortDown 0000:2b:00.0"}},
+			{time.Minute, portStates("DDD"), []string{"Warning XGMIPortDown 0000:2b:00.0"},
+				[]string{"Warning XGMIPortDown 0000:2b:00.0"}},
 			{time.Minute, nil, nil, nil}, // not read
 			{time.Minute, portStates("UUU"), nil, []string{"Warning XGMIPortDown 0000:2b:00.0"}}},
 		"port dead under load": {
 			{time.Minute, traffic("UUU", 100, 100, 100), nil, nil},
-			{time.Minute, traffic("UDU", 100, 100, 100), []string{"Warning XGMIPortDown 0000:2b:00.0"}, []string{"Warning XGMIPortDown 0000:2b:00.0"}},
-			{time.Minute, traffic("UDU", 1e6, 101, 100), []string{"Warning XGMIPortDown 0000:2b:00.0"}, nil}, // it carried something
-			{time.Minute, traffic("UDU", 2e6, 101, 100), []string{"Error XGMIPortDown 0000:2b:00.0"}, []string{"Error XGMIPortDown 0000:2b:00.0"}},
+			{time.Minute, traffic("UDU", 100, 100, 100), []string{"Warning XGMIPortDown 0000:2b:00.0"},
+				[]string{"Warning XGMIPortDown 0000:2b:00.0"}},
+			// it carried something
+			{time.Minute, traffic("UDU", 1e6, 101, 100), []string{"Warning XGMIPortDown 0000:2b:00.0"}, nil},
+			{time.Minute, traffic("UDU", 2e6, 101, 100), []string{"Error XGMIPortDown 0000:2b:00.0"},
+				[]string{"Error XGMIPortDown 0000:2b:00.0"}},
 			{time.Minute, traffic("UDU", 2e6, 101, 100), []string{"Error XGMIPortDown 0000:2b:00.0"}, nil},
 			{time.Minute, traffic("UUU", 2e6, 101, 100), nil, []string{"Warning XGMIPortDown 0000:2b:00.0"}}},
-		"driver unreadable is no change": {{time.Minute, func(f *discover.Facts) { f.Driver = discover.DriverFacts{Kind: discover.DriverUnknown} }, nil, nil}},
+		"driver unreadable is no change": {{time.Minute, func(f *discover.Facts) {
+			f.Driver = discover.DriverFacts{Kind: discover.DriverUnknown}
+		}, nil, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1e9, 0)
@@ -225,7 +256,8 @@ func TestMessages(t *testing.T) {
 	h := history{}
 	f := twoGPUs(now)
 	f.GPUs[0].RAS = map[string]discover.ErrorCounts{"umc": {}, "gfx": {}}
-	f.GPUs[0].Metrics = &discover.Metrics{AccumulationCounter: ptr.To[uint64](1000), ThrottleAccumulators: map[string]uint64{discover.ThrottleMemoryHot: 0, discover.ThrottlePower: 0}}
+	f.GPUs[0].Metrics = &discover.Metrics{AccumulationCounter: ptr.To[uint64](1000),
+		ThrottleAccumulators: map[string]uint64{discover.ThrottleMemoryHot: 0, discover.ThrottlePower: 0}}
 	h.look(f, now)
 	now = now.Add(30 * time.Second)
 	f = twoGPUs(now)
@@ -234,8 +266,13 @@ func TestMessages(t *testing.T) {
 		ThrottleAccumulators: map[string]uint64{discover.ThrottleMemoryHot: 370, discover.ThrottlePower: 120}}
 	problems, _ := h.look(f, now)
 	want := []v1alpha1.Problem{
-		{Severity: "Warning", Code: "CorrectableErrors", GPU: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: Correctable errors rise, by block: gfx 1, umc 4 more in 30s. Hardware repaired them: watch the kernel log for uncorrectable ones, and measure this GPU."},
-		{Severity: "Warning", Code: "Throttled", GPU: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: Throttled: 37 % of the time by the memory's temperature, 12 % of the time by the power limit; hotspot 107 C, memory unknown. Expected full clocks: look at fans, inlet air and power supply. At the power limit alone the GPU is sound, and results of this time are lower than it can do."},
+		{Severity: "Warning", Code: "CorrectableErrors", GPU: "0000:05:00.0",
+			Message: "At 2001-09-09T01:47:10Z: Correctable errors rise, by block: gfx 1, umc 4 more in 30s. " +
+				"Hardware repaired them: watch the kernel log for uncorrectable ones, and measure this GPU."},
+		{Severity: "Warning", Code: "Throttled", GPU: "0000:05:00.0", Message: "At 2001-09-09T01:47:10Z: " +
+			"Throttled: 37 % of the time by the memory's temperature, 12 % of the time by the power limit; " +
+			"hotspot 107 C, memory unknown. Expected full clocks: look at fans, inlet air and power supply. " +
+			"At the power limit alone the GPU is sound, and results of this time are lower than it can do."},
 	}
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -253,8 +290,9 @@ func TestFolding(t *testing.T) {
 			if i == 3 {
 				n = hotOfThird
 			}
-			f.GPUs = append(f.GPUs, discover.GPU{PCIAddress: fmt.Sprintf("0000:%02x:00.0", i), Metrics: &discover.Metrics{AccumulationCounter: &cycles,
-				ThrottleAccumulators: map[string]uint64{discover.ThrottleSocketHot: n}}})
+			f.GPUs = append(f.GPUs, discover.GPU{PCIAddress: fmt.Sprintf("0000:%02x:00.0", i),
+				Metrics: &discover.Metrics{AccumulationCounter: &cycles,
+					ThrottleAccumulators: map[string]uint64{discover.ThrottleSocketHot: n}}})
 		}
 		problems, _ := h.look(f, now)
 		now = now.Add(30 * time.Second)
@@ -263,15 +301,17 @@ func TestFolding(t *testing.T) {
 	h := history{}
 	look(&h, 1000, 0, 0)
 	first := look(&h, 2000, 20, 20) // 2 %
-	if len(first) != 1 || first[0].Subject() != "0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0 0000:06:00.0 0000:07:00.0" ||
-		!strings.HasPrefix(first[0].Message, "8 of this kind; 0000:00:00.0: At 2001-09-09T01:47:10Z: Throttled: 2 % of the time by the socket's temperature") {
+	if len(first) != 1 || first[0].Subject() != "0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 "+
+		"0000:05:00.0 0000:06:00.0 0000:07:00.0" || !strings.HasPrefix(first[0].Message, "8 of this kind; "+
+		"0000:00:00.0: At 2001-09-09T01:47:10Z: Throttled: 2 % of the time by the socket's temperature") {
 		t.Fatalf("problems %+v", first)
 	}
 	if again := look(&h, 3000, 60, 60); !cmp.Equal(first, again) { // 4 %: as bad as before
 		t.Errorf("facts changed:\n%s", cmp.Diff(first, again))
 	}
 	worse := look(&h, 4000, 100, 760) // 70 %
-	if len(worse) != 1 || !strings.HasPrefix(worse[0].Message, "8 of this kind; 0000:03:00.0: At 2001-09-09T01:48:10Z: Throttled: 70 %") {
+	if len(worse) != 1 ||
+		!strings.HasPrefix(worse[0].Message, "8 of this kind; 0000:03:00.0: At 2001-09-09T01:48:10Z: Throttled: 70 %") {
 		t.Errorf("problems %+v", worse)
 	}
 }
@@ -279,10 +319,12 @@ func TestFolding(t *testing.T) {
 // TestFoldedSubjects: what is folded keeps its GPUs, and links their pairs.
 func TestFoldedSubjects(t *testing.T) {
 	problem := func(gpu, peer string) v1alpha1.Problem {
-		return v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: gpu, PeerGPU: peer, Message: "Gone."}
+		return v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: gpu,
+			PeerGPU: peer, Message: "Gone."}
 	}
 	folded := func(message string, gpus ...string) v1alpha1.Problem {
-		return v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPUs: gpus, Message: message}
+		return v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost,
+			GPUs: gpus, Message: message}
 	}
 	var many []v1alpha1.Problem
 	for i := range 8 {
@@ -292,11 +334,16 @@ func TestFoldedSubjects(t *testing.T) {
 		alike []v1alpha1.Problem
 		want  v1alpha1.Problem
 	}{
-		"links":   {[]v1alpha1.Problem{problem("b", "c"), problem("a", "b"), problem("a", "c")}, folded("3 of this kind; a<->b a<->c b<->c: Gone.", "a", "b", "c")},
-		"GPUs":    {[]v1alpha1.Problem{problem("b", ""), problem("a", ""), problem("c", "")}, folded("3 of this kind; b: Gone.", "a", "b", "c")},
-		"nothing": {[]v1alpha1.Problem{problem("", ""), problem("a", ""), problem("", "")}, folded("3 of this kind: Gone.", "a")},
-		"many links": {many, folded("8 of this kind; 0000:05:00.0<->0000:10:00.0 0000:05:00.0<->0000:11:00.0 0000:05:00.0<->0000:12:00.0 0000:05:00.0<->0000:13:00.0 ...: Gone.",
-			"0000:05:00.0", "0000:10:00.0", "0000:11:00.0", "0000:12:00.0", "0000:13:00.0", "0000:14:00.0", "0000:15:00.0", "0000:16:00.0", "0000:17:00.0")},
+		"links": {[]v1alpha1.Problem{problem("b", "c"), problem("a", "b"), problem("a", "c")},
+			folded("3 of this kind; a<->b a<->c b<->c: Gone.", "a", "b", "c")},
+		"GPUs": {[]v1alpha1.Problem{problem("b", ""), problem("a", ""), problem("c", "")},
+			folded("3 of this kind; b: Gone.", "a", "b", "c")},
+		"nothing": {[]v1alpha1.Problem{problem("", ""), problem("a", ""), problem("", "")},
+			folded("3 of this kind: Gone.", "a")},
+		"many links": {many, folded("8 of this kind; 0000:05:00.0<->0000:10:00.0 "+
+			"0000:05:00.0<->0000:11:00.0 0000:05:00.0<->0000:12:00.0 0000:05:00.0<->0000:13:00.0 ...: Gone.",
+			"0000:05:00.0", "0000:10:00.0", "0000:11:00.0", "0000:12:00.0", "0000:13:00.0", "0000:14:00.0",
+			"0000:15:00.0", "0000:16:00.0", "0000:17:00.0")},
 	} {
 		if diff := cmp.Diff([]v1alpha1.Problem{c.want}, foldMany(c.alike)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

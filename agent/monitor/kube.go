@@ -91,7 +91,8 @@ func (k *KubeReporter) create(ctx context.Context) error {
 	cn := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeUID: uid}}
 	cn.Name = k.Node
 	cn.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.Node, UID: types.UID(uid)}}
-	if err := k.Client.Create(ctx, cn, client.FieldOwner(v1alpha1.FieldManagerMonitor)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := k.Client.Create(ctx, cn, client.FieldOwner(v1alpha1.FieldManagerMonitor)); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create CommNode %s: %w", k.Node, err)
 	}
 	return nil
@@ -116,7 +117,8 @@ func (k *KubeReporter) nodeUID(ctx context.Context) (string, error) {
 	}
 	extra := self.Status.UserInfo.Extra
 	if names := extra[nodeNameExtra]; len(names) == 1 && names[0] != k.Node {
-		return "", fmt.Errorf("the pod's token is of node %s, and --node is %s: use the node's own name", names[0], k.Node)
+		return "",
+			fmt.Errorf("the pod's token is of node %s, and --node is %s: use the node's own name", names[0], k.Node)
 	}
 	if uids := extra[nodeUIDExtra]; len(uids) == 1 {
 		k.uid = uids[0]
@@ -124,7 +126,8 @@ func (k *KubeReporter) nodeUID(ctx context.Context) (string, error) {
 	}
 	var node corev1.Node
 	if err := k.Client.Get(ctx, k.key(), &node); err != nil {
-		return "", fmt.Errorf("the token names no UID of its node (Kubernetes 1.32 or newer does, for a pod's own), and the Node cannot be read: %w", err)
+		return "", fmt.Errorf("the token names no UID of its node (Kubernetes 1.32 or newer does, for a pod's own), "+
+			"and the Node cannot be read: %w", err)
 	}
 	k.uid = string(node.UID)
 	return k.uid, nil

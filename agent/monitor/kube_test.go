@@ -25,12 +25,14 @@ import (
 func fakeCluster(t *testing.T, extra map[string]authenticationv1.ExtraValue, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme,
+		authenticationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommNode{}).WithInterceptorFuncs(interceptor.Funcs{
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.CommNode{}).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if self, ok := o.(*authenticationv1.SelfSubjectReview); ok {
 				self.Status.UserInfo.Extra = extra
@@ -39,9 +41,11 @@ func fakeCluster(t *testing.T, extra map[string]authenticationv1.ExtraValue, obj
 			return c.Create(ctx, o, opts...)
 		},
 		// The fake client would create what is not there; the API server answers NotFound (TestAgainstAPIServer).
-		SubResourceApply: func(ctx context.Context, c client.Client, part string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+		SubResourceApply: func(ctx context.Context, c client.Client, part string, o runtime.ApplyConfiguration,
+			opts ...client.SubResourceApplyOption) error {
 			var there v1alpha1.CommNode
-			if err := c.Get(ctx, client.ObjectKey{Name: o.(interface{ GetName() string }).GetName()}, &there); err != nil {
+			if err := c.Get(ctx, client.ObjectKey{Name: o.(interface{ GetName() string }).GetName()},
+				&there); err != nil {
 				return err
 			}
 			return c.SubResource(part).Apply(ctx, o, opts...)
@@ -64,7 +68,8 @@ func TestKubeReporter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if facts, err := k.Last(ctx); err != nil || facts == nil || facts.GPUCount != 2 || facts.GPUs[1].PCIAddress != "0000:2b:00.0" {
+	if facts, err := k.Last(ctx); err != nil || facts == nil || facts.GPUCount != 2 ||
+		facts.GPUs[1].PCIAddress != "0000:2b:00.0" {
 		t.Errorf("last facts %+v, %v", facts, err)
 	}
 	var cn v1alpha1.CommNode
@@ -72,11 +77,14 @@ func TestKubeReporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-a", UID: "uid-a"}}
-	if cn.Spec.NodeUID != "uid-a" || !reflect.DeepEqual(cn.OwnerReferences, owner) || cn.Status.Facts == nil || cn.Status.Facts.GPUCount != 2 {
+	if cn.Spec.NodeUID != "uid-a" || !reflect.DeepEqual(cn.OwnerReferences, owner) || cn.Status.Facts == nil ||
+		cn.Status.Facts.GPUCount != 2 {
 		t.Errorf("CommNode %+v", cn)
 	}
 	// The node was deleted and created again, and this CommNode not yet.
-	another := &KubeReporter{Client: fakeCluster(t, ofNode("node-a", "uid-b"), &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Spec: cn.Spec, Status: cn.Status}), Node: "node-a"}
+	another := &KubeReporter{Client: fakeCluster(t, ofNode("node-a", "uid-b"),
+		&v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Spec: cn.Spec, Status: cn.Status}),
+		Node: "node-a"}
 	if facts, err := another.Last(ctx); facts != nil || err != nil {
 		t.Errorf("facts of an earlier Node object: %v, %v", facts, err)
 	}
@@ -91,12 +99,15 @@ func TestNodeUID(t *testing.T) {
 		node      []client.Object
 		want, err string
 	}{
-		"by the token":            {ofNode("node-a", "uid-a"), nil, "uid-a", ""},
-		"token of another node":   {ofNode("node-b", "uid-b"), []client.Object{node}, "", "the pod's token is of node node-b"},
-		"by the Node":             {nil, []client.Object{node}, "uid-of-node", ""},
-		"by neither":              {nil, nil, "", "the token names no UID of its node"},
-		"token without the UID":   {map[string]authenticationv1.ExtraValue{nodeNameExtra: {"node-a"}}, []client.Object{node}, "uid-of-node", ""},
-		"token of an unbound pod": {map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"p"}}, []client.Object{node}, "uid-of-node", ""},
+		"by the token": {ofNode("node-a", "uid-a"), nil, "uid-a", ""},
+		"token of another node": {ofNode("node-b", "uid-b"), []client.Object{node}, "",
+			"the pod's token is of node node-b"},
+		"by the Node": {nil, []client.Object{node}, "uid-of-node", ""},
+		"by neither":  {nil, nil, "", "the token names no UID of its node"},
+		"token without the UID": {map[string]authenticationv1.ExtraValue{nodeNameExtra: {"node-a"}},
+			[]client.Object{node}, "uid-of-node", ""},
+		"token of an unbound pod": {map[string]authenticationv1.ExtraValue{
+			"authentication.kubernetes.io/pod-name": {"p"}}, []client.Object{node}, "uid-of-node", ""},
 	} {
 		k := &KubeReporter{Client: fakeCluster(t, tc.extra, tc.node...), Node: "node-a"}
 		got, err := k.nodeUID(t.Context())

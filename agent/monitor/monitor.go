@@ -124,8 +124,8 @@ func (m *Monitor) Step(ctx context.Context) time.Duration {
 		return wait
 	}
 	if m.failed > 0 || m.written == nil {
-		m.cfg.Log.Info("reported", "node", m.cfg.Node, "gpus", facts.GPUCount, "model", facts.GPUModel, "mesh", facts.XGMI.Mesh,
-			"problems", len(facts.Problems), "failedBefore", m.failed)
+		m.cfg.Log.Info("reported", "node", m.cfg.Node, "gpus", facts.GPUCount, "model", facts.GPUModel, "mesh",
+			facts.XGMI.Mesh, "problems", len(facts.Problems), "failedBefore", m.failed)
 	}
 	m.failed = 0
 	m.written, m.at = facts, now
@@ -199,7 +199,8 @@ func (m *Monitor) look(ctx context.Context) *v1alpha1.NodeFacts {
 }
 
 // failedFacts are the facts of a node that could not be scanned.
-func failedFacts(node string, origin v1alpha1.Origin, now time.Time, valid time.Duration, err error) *v1alpha1.NodeFacts {
+func failedFacts(node string, origin v1alpha1.Origin, now time.Time, valid time.Duration,
+	err error) *v1alpha1.NodeFacts {
 	failed := discover.Facts{
 		Origin: origin, ObservedTime: now,
 		Driver: discover.DriverFacts{Kind: discover.DriverUnknown},
@@ -207,7 +208,8 @@ func failedFacts(node string, origin v1alpha1.Origin, now time.Time, valid time.
 		Model:  discover.Unknown, GFXTarget: discover.Unknown, Partition: discover.Unknown,
 		Mesh: discover.Mesh{State: discover.MeshUnknown},
 		Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemSysfsUnreadable,
-			Message: fmt.Sprintf("The scan of node %s failed: %v; expected it to end within %s. Look at the node's kernel log for a hung GPU.", node, err, scanDeadline)}},
+			Message: fmt.Sprintf("The scan of node %s failed: %v; expected it to end within %s. Look at the node's "+
+				"kernel log for a hung GPU.", node, err, scanDeadline)}},
 	}
 	return failed.NodeFacts(valid)
 }

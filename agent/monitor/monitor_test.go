@@ -58,12 +58,16 @@ func twoGPUs(now time.Time) *discover.Facts {
 	hive, zero := uint64(7), uint64(0)
 	link := func() *discover.Link { return &discover.Link{Type: discover.LinkXGMI, Weight: 15} }
 	gpu := func(address string) discover.GPU {
-		return discover.GPU{PCIAddress: address, Model: "MI300X", HiveID: &hive, Complete: true, XGMIUncorrectableErrors: &zero, XGMICorrectableErrors: &zero}
+		return discover.GPU{PCIAddress: address, Model: "MI300X", HiveID: &hive, Complete: true,
+			XGMIUncorrectableErrors: &zero, XGMICorrectableErrors: &zero}
 	}
-	return &discover.Facts{Origin: v1alpha1.OriginHardware, ObservedTime: now, BootID: "boot-1", Model: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
-		Driver: discover.DriverFacts{Kind: discover.DriverDKMS, Version: "6.14.14"}, ROCm: discover.ROCmFacts{State: discover.ROCmNotFound},
-		GPUs: []discover.GPU{gpu("0000:05:00.0"), gpu("0000:2b:00.0")}, GenerationStable: true,
-		Mesh: discover.Mesh{State: discover.MeshFull, Hives: 1, Links: 2, Pairs: [][]*discover.Link{{nil, link()}, {link(), nil}}}}
+	return &discover.Facts{Origin: v1alpha1.OriginHardware, ObservedTime: now,
+		BootID: "boot-1", Model: "MI300X", GFXTarget: "gfx942", Partition: "SPX/NPS1",
+		Driver: discover.DriverFacts{Kind: discover.DriverDKMS, Version: "6.14.14"},
+		ROCm:   discover.ROCmFacts{State: discover.ROCmNotFound},
+		GPUs:   []discover.GPU{gpu("0000:05:00.0"), gpu("0000:2b:00.0")}, GenerationStable: true,
+		Mesh: discover.Mesh{State: discover.MeshFull, Hives: 1, Links: 2,
+			Pairs: [][]*discover.Link{{nil, link()}, {link(), nil}}}}
 }
 
 func newTestMonitor(n *node, log logr.Logger) (*Monitor, *clocktesting.FakeClock) {
@@ -72,8 +76,8 @@ func newTestMonitor(n *node, log logr.Logger) (*Monitor, *clocktesting.FakeClock
 		n.facts = func() *discover.Facts { return twoGPUs(clock.Now()) }
 	}
 	const interval, valid = 30 * time.Second, 120 * time.Second
-	return New(Config{Node: "node-a", Interval: interval, Valid: valid, Scanner: n, Reporter: n, Clock: clock, Random: func() float64 { return 0.5 },
-		Log: log, Health: NewHealth(clock, interval, valid)}), clock
+	return New(Config{Node: "node-a", Interval: interval, Valid: valid, Scanner: n, Reporter: n, Clock: clock,
+		Random: func() float64 { return 0.5 }, Log: log, Health: NewHealth(clock, interval, valid)}), clock
 }
 
 func TestReportsOnChangeAndBeforeTooOld(t *testing.T) {
@@ -99,7 +103,8 @@ func TestReportsOnChangeAndBeforeTooOld(t *testing.T) {
 		return f
 	}
 	step(3, "driver changed") // 120 s
-	if last := n.reports[2]; last.Driver.Version != driver || len(last.Problems) != 1 || last.Problems[0].Code != v1alpha1.ProblemDriverChanged {
+	if last := n.reports[2]; last.Driver.Version != driver || len(last.Problems) != 1 ||
+		last.Problems[0].Code != v1alpha1.ProblemDriverChanged {
 		t.Errorf("report %+v", last)
 	}
 	if last := n.reports[1]; !last.ObservedTime.Time.Equal(time.Unix(1e9+60, 0)) || last.ValidForSeconds != 120 {
@@ -160,8 +165,9 @@ func TestFailedScan(t *testing.T) {
 		t.Fatalf("%d reports", len(n.reports))
 	}
 	last := n.reports[1]
-	if last.GPUModel != "unknown" || last.XGMI.Mesh != "Unknown" || last.Origin != v1alpha1.OriginHardware || len(last.Problems) != 1 ||
-		last.Problems[0].Code != v1alpha1.ProblemSysfsUnreadable || !strings.Contains(last.Problems[0].Message, "node-a") {
+	if last.GPUModel != "unknown" || last.XGMI.Mesh != "Unknown" || last.Origin != v1alpha1.OriginHardware ||
+		len(last.Problems) != 1 || last.Problems[0].Code != v1alpha1.ProblemSysfsUnreadable ||
+		!strings.Contains(last.Problems[0].Message, "node-a") {
 		t.Errorf("report %+v", last)
 	}
 }
@@ -180,7 +186,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 6: maxBackoff, 1 << 40: maxBackoff} {
+	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second,
+		6: maxBackoff, 1 << 40: maxBackoff} {
 		if got := backoff(failures, 0.5); got != want {
 			t.Errorf("backoff(%d) = %s, want %s", failures, got, want)
 		}
@@ -191,7 +198,8 @@ func TestBackoff(t *testing.T) {
 func TestDue(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	facts := func(correctable, deferred, uncorrectable *int64) *v1alpha1.NodeFacts {
-		return &v1alpha1.NodeFacts{RAS: &v1alpha1.RASFacts{Correctable: correctable, Deferred: deferred, Uncorrectable: uncorrectable},
+		return &v1alpha1.NodeFacts{RAS: &v1alpha1.RASFacts{Correctable: correctable,
+			Deferred: deferred, Uncorrectable: uncorrectable},
 			XGMI: v1alpha1.XGMIFacts{CorrectableErrors: correctable, UncorrectableErrors: uncorrectable}}
 	}
 	at := time.Unix(1e9, 0)
@@ -317,7 +325,8 @@ func TestNodeWithoutGPUs(t *testing.T) {
 	if m.Step(t.Context()); len(n.reports) != 2 || n.reports[1].GPUCount != 0 {
 		t.Errorf("all GPUs are gone: %d reports, want 2", len(n.reports))
 	}
-	n = &node{facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute), lastErr: context.DeadlineExceeded}
+	n = &node{facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute),
+		lastErr: context.DeadlineExceeded}
 	m, _ = newTestMonitor(n, logr.Discard())
 	m.Step(t.Context())
 	n.lastErr = nil
@@ -325,8 +334,10 @@ func TestNodeWithoutGPUs(t *testing.T) {
 		t.Errorf("the CommNode could not be read at first: %d reports, want 1", len(n.reports))
 	}
 	for what, n := range map[string]*node{
-		"with a CommNode":           {facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute)},
-		"whose bus cannot be read":  {facts: func() *discover.Facts { return &discover.Facts{Model: discover.Unknown} }},
+		"with a CommNode": {facts: func() *discover.Facts { return none }, last: some.NodeFacts(time.Minute)},
+		"whose bus cannot be read": {facts: func() *discover.Facts {
+			return &discover.Facts{Model: discover.Unknown}
+		}},
 		"that cannot be scanned":    {scanErr: context.DeadlineExceeded},
 		"whose GPUs have no driver": {facts: func() *discover.Facts { return &discover.Facts{PCIGPUs: some.PCIGPUs} }},
 	} {

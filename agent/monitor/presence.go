@@ -33,15 +33,16 @@ func (l *look) lostGPUs() {
 	certain := l.facts.GPUsCertain()
 	lost, back, missing := l.gpus.look(l.now, there, func(string) bool { return certain })
 	for _, address := range slices.Sorted(maps.Keys(back)) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, subject{GPU: address}, "The GPU is back; it was last seen %s.", when(back[address]))
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemGPULost, subject{GPU: address},
+			"The GPU is back; it was last seen %s.", when(back[address]))
 	}
 	slices.Sort(missing)
 	l.facts.LostGPUs = l.gpus.lost(strings.Compare)
 	var problems []v1alpha1.Problem
 	for _, address := range missing {
 		p := v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemGPULost, GPU: address,
-			Message: fmt.Sprintf("This %s was here %s and is gone from KFD. Look for its address in the kernel log; drain the node and power-cycle it.",
-				l.model[address], when(l.gpus[address].last))}
+			Message: fmt.Sprintf("This %s was here %s and is gone from KFD. Look for its address in the kernel log; "+
+				"drain the node and power-cycle it.", l.model[address], when(l.gpus[address].last))}
 		if slices.Contains(lost, address) {
 			l.changes = append(l.changes, p)
 		}
@@ -67,13 +68,17 @@ func (l *look) lostLinks() {
 		}
 	}
 	certain := l.facts.LinksCertain()
-	lost, back, missing := l.links.look(l.now, there, func(k link) bool { return certain && present[k.from] && present[k.to] })
+	lost, back, missing := l.links.look(l.now, there, func(k link) bool {
+		return certain && present[k.from] && present[k.to]
+	})
 	for _, k := range slices.SortedFunc(maps.Keys(back), compareLinks) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemLinkLost, k.subject(), "The xGMI link from %s to %s is back.", k.from, k.to)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemLinkLost, k.subject(),
+			"The xGMI link from %s to %s is back.", k.from, k.to)
 	}
 	slices.SortFunc(lost, compareLinks)
 	for _, k := range lost {
-		l.note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, k.subject(), "The xGMI link from %s to %s is gone; it was there earlier in this boot.", k.from, k.to)
+		l.note(v1alpha1.SeverityError, v1alpha1.ProblemLinkLost, k.subject(),
+			"The xGMI link from %s to %s is gone; it was there earlier in this boot.", k.from, k.to)
 	}
 	slices.SortFunc(missing, compareLinks)
 	for _, k := range slices.SortedFunc(maps.Keys(l.links), compareLinks) {
@@ -87,8 +92,10 @@ func (l *look) lostLinks() {
 	for _, k := range missing {
 		if pair := k.pair(); !told[pair] && !l.named(pair.subject()) {
 			told[pair] = true
-			problems = append(problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemLinkLost, GPU: pair.from, PeerGPU: pair.to,
-				Message: "The xGMI link between these GPUs was there earlier in this boot and is gone. Look for XGMI in the kernel log; power-cycle the node."})
+			problems = append(problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError,
+				Code: v1alpha1.ProblemLinkLost, GPU: pair.from, PeerGPU: pair.to,
+				Message: "The xGMI link between these GPUs was there earlier in this boot and is gone. " +
+					"Look for XGMI in the kernel log; power-cycle the node."})
 		}
 	}
 	l.found = append(l.found, foldMany(problems)...)
@@ -123,23 +130,30 @@ func (l *look) lostPorts() {
 	}
 	lost, back, missing := l.ports.look(l.now, up, func(k port) bool { return down[k] })
 	for _, g := range portsByGPU(slices.Collect(maps.Keys(back))) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, subject{GPU: g.gpu}, "xGMI port %s is up again.", g.numbers)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, subject{GPU: g.gpu},
+			"xGMI port %s is up again.", g.numbers)
 	}
 	for _, g := range portsByGPU(lost) {
-		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, subject{GPU: g.gpu}, "xGMI port %s went down; it was up earlier in this boot.", g.numbers)
+		l.note(v1alpha1.SeverityWarning, v1alpha1.ProblemXGMIPortDown, subject{GPU: g.gpu},
+			"xGMI port %s went down; it was up earlier in this boot.", g.numbers)
 	}
 	for _, k := range missing {
 		if !l.dead[k] && l.carriesNothing(k) {
 			l.dead[k] = true
-			l.note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIPortDown, subject{GPU: k.gpu}, "xGMI port %d is down while others of this GPU carry data.", k.number)
+			l.note(v1alpha1.SeverityError, v1alpha1.ProblemXGMIPortDown, subject{GPU: k.gpu},
+				"xGMI port %d is down while others of this GPU carry data.", k.number)
 		}
 	}
 	for _, g := range portsByGPU(missing) {
 		p := v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemXGMIPortDown, GPU: g.gpu,
-			Message: fmt.Sprintf("xGMI port %s was up earlier in this boot and is down (gpu_metrics; a port's number is not a GPU's). An idle link can show this: look again under load, and measure the links of this GPU.", g.numbers)}
+			Message: fmt.Sprintf("xGMI port %s was up earlier in this boot and is down (gpu_metrics; "+
+				"a port's number is not a GPU's). An idle link can show this: look again under load, and measure the "+
+				"links of this GPU.", g.numbers)}
 		if slices.ContainsFunc(g.ports, func(k port) bool { return l.dead[k] }) {
 			p.Severity = v1alpha1.SeverityError
-			p.Message = fmt.Sprintf("xGMI port %s was up earlier in this boot, is down, and carries nothing while other ports of this GPU do. Look for XGMI in the kernel log; drain the node and power-cycle it.", g.numbers)
+			p.Message = fmt.Sprintf("xGMI port %s was up earlier in this boot, is down, and carries nothing while "+
+				"other ports of this GPU do. Look for XGMI in the kernel log; drain the node and power-cycle it.",
+				g.numbers)
 		}
 		// discover's comparison with the other GPUs says less.
 		l.facts.Problems = slices.DeleteFunc(l.facts.Problems, func(known v1alpha1.Problem) bool {
@@ -161,8 +175,9 @@ func (l *look) carriesNothing(k port) bool {
 			is = l.facts.GPUs[i].Metrics
 		}
 	}
-	if was == nil || is == nil || is.XGMIReadKB == nil || is.XGMIWriteKB == nil || len(was.XGMIReadKB) != len(is.XGMIReadKB) ||
-		len(was.XGMIWriteKB) != len(is.XGMIWriteKB) || k.number >= min(len(is.XGMIReadKB), len(is.XGMIWriteKB)) {
+	if was == nil || is == nil || is.XGMIReadKB == nil || is.XGMIWriteKB == nil ||
+		len(was.XGMIReadKB) != len(is.XGMIReadKB) || len(was.XGMIWriteKB) != len(is.XGMIWriteKB) ||
+		k.number >= min(len(is.XGMIReadKB), len(is.XGMIWriteKB)) {
 		return false
 	}
 	busy := false
@@ -189,7 +204,9 @@ type gpuPorts struct {
 }
 
 func portsByGPU(ports []port) []gpuPorts {
-	slices.SortFunc(ports, func(a, b port) int { return cmp.Or(strings.Compare(a.gpu, b.gpu), cmp.Compare(a.number, b.number)) })
+	slices.SortFunc(ports, func(a, b port) int {
+		return cmp.Or(strings.Compare(a.gpu, b.gpu), cmp.Compare(a.number, b.number))
+	})
 	var list []gpuPorts
 	for _, k := range ports {
 		if len(list) == 0 || list[len(list)-1].gpu != k.gpu {

@@ -41,7 +41,8 @@ type worldGPU struct {
 func newWorld(seed uint64) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), cut: map[link]bool{}}
 	for i := range w.gpus {
-		w.gpus[i] = worldGPU{address: fmt.Sprintf("0000:%02x:00.0", i+1), mode: "SPX", ports: [2]string{discover.XGMIPortUp, discover.XGMIPortUp}}
+		w.gpus[i] = worldGPU{address: fmt.Sprintf("0000:%02x:00.0", i+1), mode: "SPX",
+			ports: [2]string{discover.XGMIPortUp, discover.XGMIPortUp}}
 	}
 	return w
 }
@@ -81,7 +82,8 @@ func (w *world) happen() {
 	case 7:
 		g.replays += w.random.Uint64N(3)
 	case 8:
-		g.ports[w.random.IntN(2)] = []string{discover.XGMIPortUp, discover.XGMIPortDown, discover.XGMIPortUnknown}[w.random.IntN(3)]
+		g.ports[w.random.IntN(2)] = []string{discover.XGMIPortUp, discover.XGMIPortDown,
+			discover.XGMIPortUnknown}[w.random.IntN(3)]
 	case 9:
 		g.ue, g.ce, g.xgmiUE, g.replays = 0, 0, 0, 0 // a reset
 	}
@@ -100,7 +102,8 @@ func (w *world) certain() bool { return !w.hidden && !w.unstable }
 
 func (w *world) facts(now time.Time) *discover.Facts {
 	f := twoGPUs(now)
-	f.BootID, f.Driver.Version, f.GenerationStable, f.GPUs = fmt.Sprint("boot-", w.boot), fmt.Sprint("6.14.", w.driver), !w.unstable, nil
+	f.BootID, f.Driver.Version, f.GenerationStable, f.GPUs = fmt.Sprint("boot-", w.boot),
+		fmt.Sprint("6.14.", w.driver), !w.unstable, nil
 	if w.bootUnread {
 		f.BootID = ""
 	}
@@ -120,7 +123,8 @@ func (w *world) facts(now time.Time) *discover.Facts {
 			gpu.ComputePartition = ""
 		}
 		if !g.unread {
-			gpu.RAS = map[string]discover.ErrorCounts{"umc": {Uncorrectable: g.ue, Correctable: g.ce}, discover.RASBlockXGMI: {Uncorrectable: g.xgmiUE}}
+			gpu.RAS = map[string]discover.ErrorCounts{"umc": {Uncorrectable: g.ue, Correctable: g.ce},
+				discover.RASBlockXGMI: {Uncorrectable: g.xgmiUE}}
 			gpu.XGMIUncorrectableErrors = ptr.To(g.xgmiUE)
 			gpu.Metrics = &discover.Metrics{Revision: "1.7", PCIeReplays: ptr.To(g.replays), XGMIPorts: g.ports[:]}
 			gpu.Metrics.XGMIPorts = slices.Clone(gpu.Metrics.XGMIPorts)
@@ -243,8 +247,10 @@ func (o *teller) counters(g *discover.GPU) []string {
 	for _, c := range []struct {
 		line string
 		now  uint64
-	}{{"Error UncorrectableErrors ", g.RAS["umc"].Uncorrectable}, {"Warning CorrectableErrors ", g.RAS["umc"].Correctable},
-		{"Error XGMIUncorrectableErrors ", *g.XGMIUncorrectableErrors}, {"Warning PCIeReplays ", *g.Metrics.PCIeReplays}} {
+	}{{"Error UncorrectableErrors ", g.RAS["umc"].Uncorrectable},
+		{"Warning CorrectableErrors ", g.RAS["umc"].Correctable},
+		{"Error XGMIUncorrectableErrors ", *g.XGMIUncorrectableErrors},
+		{"Warning PCIeReplays ", *g.Metrics.PCIeReplays}} {
 		key := c.line + g.PCIAddress
 		was, known := o.last[key]
 		if known && c.now > was {
@@ -310,13 +316,15 @@ func TestNoWriteWhenNothingChanged(t *testing.T) {
 				}
 				for _, p := range is.Problems {
 					if !ended(was.Problems, p) {
-						t.Fatalf("seed %d, look %d has a new problem though nothing changed: %+v, before %+v", seed, look, p, was.Problems)
+						t.Fatalf("seed %d, look %d has a new problem though nothing changed: %+v, before %+v",
+							seed, look, p, was.Problems)
 					}
 				}
 			}
 			last := n.reports[len(n.reports)-1]
 			if int(last.GPUCount) != len(w.facts(clock.Now()).GPUs) {
-				t.Fatalf("seed %d, look %d: %d GPUs reported of %d", seed, look, last.GPUCount, len(w.facts(clock.Now()).GPUs))
+				t.Fatalf("seed %d, look %d: %d GPUs reported of %d",
+					seed, look, last.GPUCount, len(w.facts(clock.Now()).GPUs))
 			}
 			clock.Step(30 * time.Second)
 		}
@@ -345,17 +353,21 @@ func TestFlickerWritesLittle(t *testing.T) {
 	for name, change := range map[string]func(f *discover.Facts, look uint64){
 		"link idles": func(f *discover.Facts, look uint64) {
 			if look%2 == 1 {
-				f.Problems = []v1alpha1.Problem{{Severity: "Warning", Code: v1alpha1.ProblemPCIeDegraded, GPU: "0000:05:00.0", Message: fmt.Sprint(look%7, " GT/s")}}
+				f.Problems = []v1alpha1.Problem{{Severity: "Warning", Code: v1alpha1.ProblemPCIeDegraded,
+					GPU: "0000:05:00.0", Message: fmt.Sprint(look%7, " GT/s")}}
 			}
 		},
 		"hung read": func(f *discover.Facts, look uint64) {
-			f.Problems = []v1alpha1.Problem{{Severity: "Error", Code: v1alpha1.ProblemReadTimeout, Path: "sys/x", Message: fmt.Sprint("read has not returned for ", 30*look, "s")}}
+			f.Problems = []v1alpha1.Problem{{Severity: "Error", Code: v1alpha1.ProblemReadTimeout, Path: "sys/x",
+				Message: fmt.Sprint("read has not returned for ", 30*look, "s")}}
 		},
 		"port idles": func(f *discover.Facts, look uint64) {
-			f.GPUs[0].Metrics = &discover.Metrics{XGMIPorts: []string{discover.XGMIPortUp, []string{discover.XGMIPortUp, discover.XGMIPortDown}[look%2]}}
+			f.GPUs[0].Metrics = &discover.Metrics{XGMIPorts: []string{discover.XGMIPortUp,
+				[]string{discover.XGMIPortUp, discover.XGMIPortDown}[look%2]}}
 		},
 		"throttled, more or less": func(f *discover.Facts, look uint64) {
-			f.GPUs[0].Metrics = &discover.Metrics{AccumulationCounter: ptr.To(1000 * look), HotspotCelsius: ptr.To(int64(90 + look%9)),
+			f.GPUs[0].Metrics = &discover.Metrics{AccumulationCounter: ptr.To(1000 * look),
+				HotspotCelsius:       ptr.To(int64(90 + look%9)),
 				ThrottleAccumulators: map[string]uint64{discover.ThrottleSocketHot: look * (100 + look%3)}}
 		},
 		"correctable errors": func(f *discover.Facts, look uint64) {

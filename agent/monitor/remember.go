@@ -20,7 +20,8 @@ func (m *Monitor) remember(ctx context.Context) {
 	defer cancel()
 	last, err := m.cfg.Reporter.Last(readCtx)
 	if err != nil {
-		m.cfg.Log.Info("the earlier facts were not read: changes while no monitor ran are not told", "node", m.cfg.Node, "error", err.Error())
+		m.cfg.Log.Info("the earlier facts were not read: changes while no monitor ran are not told", "node", m.cfg.Node,
+			"error", err.Error())
 		return
 	}
 	m.asked = true

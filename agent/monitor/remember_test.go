@@ -34,19 +34,31 @@ func TestRestart(t *testing.T) {
 		want              []string // problems of the report
 		changes           []string // in the log
 	}{
-		"nothing":              {},
-		"nothing, partitioned": {before: func(n *nodetree.Node) { n.Partition = nodetree.CPX }, meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.CPX }},
-		"rebooted":             {meanwhile: reboot, changes: []string{"NodeRebooted"}},
-		"rebooted without a GPU": {meanwhile: func(n *nodetree.Node) { reboot(n); missing(n) }, want: []string{"Warning GPUMissing"},
-			changes: []string{"NodeRebooted"}},
-		"GPU lost":                             {meanwhile: missing, want: []string{"Error GPULost " + second, "Warning GPUMissing"}, changes: []string{"GPULost " + second}},
-		"GPU lost, and the facts are gone":     {meanwhile: missing, lastErr: errors.New("no API server"), want: []string{"Warning GPUMissing"}},
-		"GPU lost, and nothing was written":    {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) { *f = v1alpha1.NodeFacts{} }, want: []string{"Warning GPUMissing"}},
-		"GPU lost, and the boot was not known": {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) { f.BootID = "" }, want: []string{"Warning GPUMissing"}},
-		"facts of another origin":              {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) { f.Origin = v1alpha1.OriginHardware }, want: []string{"Warning GPUMissing"}},
-		"link gone":                            {meanwhile: hideLink, want: []string{"Error LinkMissing " + first + "<->" + second}, changes: []string{"LinkLost " + first + "<->" + second, "LinkLost " + second + "<->" + first}},
-		"driver":                               {meanwhile: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, want: []string{"Warning DriverChanged sys/module/amdgpu"}, changes: []string{"DriverChanged sys/module/amdgpu"}},
-		"driver was not known":                 {meanwhile: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, edit: func(f *v1alpha1.NodeFacts) { f.Driver = v1alpha1.DriverFacts{Kind: discover.DriverUnknown} }},
+		"nothing": {},
+		"nothing, partitioned": {before: func(n *nodetree.Node) { n.Partition = nodetree.CPX },
+			meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.CPX }},
+		"rebooted": {meanwhile: reboot, changes: []string{"NodeRebooted"}},
+		"rebooted without a GPU": {meanwhile: func(n *nodetree.Node) { reboot(n); missing(n) },
+			want: []string{"Warning GPUMissing"}, changes: []string{"NodeRebooted"}},
+		"GPU lost": {meanwhile: missing,
+			want: []string{"Error GPULost " + second, "Warning GPUMissing"}, changes: []string{"GPULost " + second}},
+		"GPU lost, and the facts are gone": {meanwhile: missing, lastErr: errors.New("no API server"),
+			want: []string{"Warning GPUMissing"}},
+		"GPU lost, and nothing was written": {meanwhile: missing,
+			edit: func(f *v1alpha1.NodeFacts) { *f = v1alpha1.NodeFacts{} }, want: []string{"Warning GPUMissing"}},
+		"GPU lost, and the boot was not known": {meanwhile: missing,
+			edit: func(f *v1alpha1.NodeFacts) { f.BootID = "" }, want: []string{"Warning GPUMissing"}},
+		"facts of another origin": {meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) {
+			f.Origin = v1alpha1.OriginHardware
+		}, want: []string{"Warning GPUMissing"}},
+		"link gone": {meanwhile: hideLink,
+			want:    []string{"Error LinkMissing " + first + "<->" + second},
+			changes: []string{"LinkLost " + first + "<->" + second, "LinkLost " + second + "<->" + first}},
+		"driver": {meanwhile: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" },
+			want:    []string{"Warning DriverChanged sys/module/amdgpu"},
+			changes: []string{"DriverChanged sys/module/amdgpu"}},
+		"driver was not known": {meanwhile: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" },
+			edit: func(f *v1alpha1.NodeFacts) { f.Driver = v1alpha1.DriverFacts{Kind: discover.DriverUnknown} }},
 		"firmware of all": {meanwhile: func(n *nodetree.Node) {
 			for i := range n.GPUs {
 				n.GPUs[i].Firmware = 999
@@ -57,9 +69,10 @@ func TestRestart(t *testing.T) {
 				n.GPUs[i].Firmware = 999
 			}
 		}, edit: func(f *v1alpha1.NodeFacts) { f.Firmware.MEC = discover.Mixed }},
-		"repartitioned": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, want: []string{"Warning Repartitioned " + all},
-			changes: []string{"Repartitioned"}},
-		"mode was not known": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, edit: func(f *v1alpha1.NodeFacts) { f.Partition = "unknown/NPS1" }},
+		"repartitioned": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX },
+			want: []string{"Warning Repartitioned " + all}, changes: []string{"Repartitioned"}},
+		"mode was not known": {meanwhile: func(n *nodetree.Node) { n.Partition = nodetree.DPX },
+			edit: func(f *v1alpha1.NodeFacts) { f.Partition = "unknown/NPS1" }},
 		"still lost": {before: missing, meanwhile: missing, edit: func(f *v1alpha1.NodeFacts) {
 			f.LostGPUs = []string{second}
 		}, want: []string{"Error GPULost " + second, "Warning GPUMissing"}},
@@ -93,7 +106,9 @@ func TestRestart(t *testing.T) {
 			}
 			var log []string
 			after := &node{last: last, lastErr: c.lastErr}
-			m, clock := newTestMonitor(after, funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{}))
+			m, clock := newTestMonitor(after, funcr.New(func(_, args string) {
+				log = append(log, args)
+			}, funcr.Options{}))
 			m.cfg.Scanner, m.cfg.Valid = discover.NewScanner(generate(c.meanwhile), discover.Options{}), time.Hour
 			m.Step(context.Background())
 			if diff := cmp.Diff(append([]string{}, c.want...), codes(after.reports[0].Problems)); diff != "" {
@@ -112,7 +127,8 @@ func TestRestart(t *testing.T) {
 				code, subject, _ := strings.Cut(want, " ")
 				found := false
 				for _, line := range told {
-					found = found || strings.Contains(line, `"code"="`+code+`"`) && strings.Contains(line, `"subject"="`+subject)
+					found = found || strings.Contains(line, `"code"="`+code+`"`) &&
+						strings.Contains(line, `"subject"="`+subject)
 				}
 				if !found {
 					t.Errorf("change %s is not in the log: %v", want, told)
@@ -151,7 +167,8 @@ func TestFirstScanFails(t *testing.T) {
 	if diff := cmp.Diff([]string{"Error GPULost 0000:2b:00.0"}, codes(last.Problems)); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	if len(last.Problems) == 1 && !strings.Contains(last.Problems[0].Message, "This MI300X was here at 2001-09-09T00:46:40Z") {
+	if len(last.Problems) == 1 &&
+		!strings.Contains(last.Problems[0].Message, "This MI300X was here at 2001-09-09T00:46:40Z") {
 		t.Errorf("message %q", last.Problems[0].Message)
 	}
 }
@@ -227,7 +244,8 @@ func TestLinksOfLostGPUsOutliveTheMonitor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		restarts int
 		links    bool // after the GPU's return
-	}{"no restart": {0, false}, "one restart": {1, false}, "three restarts": {3, false}, "the links are back as well": {3, true}} {
+	}{"no restart": {0, false}, "one restart": {1, false}, "three restarts": {3, false},
+		"the links are back as well": {3, true}} {
 		start := time.Unix(1e9, 0)
 		h := newHistory()
 		h.look(linked(start), start)
@@ -250,7 +268,9 @@ func TestLinksOfLostGPUsOutliveTheMonitor(t *testing.T) {
 		}
 		problems, changes := h.look(back, start)
 		for what, list := range map[string][]v1alpha1.Problem{"problems": problems, "changes": changes} {
-			told := slices.ContainsFunc(list, func(p v1alpha1.Problem) bool { return p.Code == v1alpha1.ProblemLinkLost })
+			told := slices.ContainsFunc(list, func(p v1alpha1.Problem) bool {
+				return p.Code == v1alpha1.ProblemLinkLost
+			})
 			if told == tc.links {
 				t.Errorf("%s: the lost link is told of in %s: %v, expected %v: %+v", name, what, told, !tc.links, list)
 			}
@@ -286,12 +306,14 @@ func FuzzEarlier(f *testing.F) {
 		now := twoGPUs(time.Unix(1e9, 0))
 		last := now.NodeFacts(time.Minute)
 		last.Partition, last.Firmware = partition, &v1alpha1.FirmwareFacts{MEC: firmware, SDMA: firmware}
-		last.GPUs[0].Links, last.GPUs[0].Devices, last.LinkClasses = links, devices%64, []v1alpha1.LinkClass{{Letter: letter, Type: kind}}
+		last.GPUs[0].Links, last.GPUs[0].Devices, last.LinkClasses = links, devices%64,
+			[]v1alpha1.LinkClass{{Letter: letter, Type: kind}}
 		last.LostGPUs, last.GPUs[0].LostLinks = []string{lost}, lostLinks
 		h := earlier(last, now)
 		problems, _ := h.look(now, now.ObservedTime)
 		for _, p := range problems {
-			if p.Code == v1alpha1.ProblemGPULost && (p.Subject() != lost || p.GPU == "0000:05:00.0" || p.GPU == "0000:2b:00.0") {
+			if p.Code == v1alpha1.ProblemGPULost &&
+				(p.Subject() != lost || p.GPU == "0000:05:00.0" || p.GPU == "0000:2b:00.0") {
 				t.Errorf("%+v from %q", p, lost)
 			}
 		}

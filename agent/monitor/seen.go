@@ -45,7 +45,8 @@ type sightings[K comparable] map[K]sighting
 // look takes those that are there now. Of the others, gone says whether they are surely gone, and not only out of
 // sight. It returns those that are newly lost, those that are back with when they had been seen last, and all that are
 // missing; each in no order.
-func (s sightings[K]) look(now time.Time, there map[K]bool, gone func(K) bool) (lost []K, back map[K]time.Time, missing []K) {
+func (s sightings[K]) look(now time.Time, there map[K]bool,
+	gone func(K) bool) (lost []K, back map[K]time.Time, missing []K) {
 	for k := range there {
 		if before, ok := s[k]; ok && before.lost {
 			if back == nil {

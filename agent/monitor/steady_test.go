@@ -17,14 +17,20 @@ func TestSteady(t *testing.T) {
 		found, want string
 	}
 	for name, looks := range map[string][]look{
-		"comes and goes once":           {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}},
-		"goes twice, then stays":        {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}, {minute, "", "a1"}, {minute, "a1", "a1"}, {minute, "", "a1"}},
-		"held until it is quiet":        {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}, {minute, "", "a1"}, {holdTime - 2*minute, "", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}},
-		"slowly is no flicker":          {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}, {holdTime - minute, "", ""}, {minute, "a1", "a1"}, {minute, "", "a1"}},
-		"first new message counts":      {{0, "a1", "a1"}, {minute, "a2", "a2"}, {minute, "a3", "a2"}, {minute, "a4", "a2"}, {holdTime, "a5", "a5"}},
+		"comes and goes once": {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}},
+		"goes twice, then stays": {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}, {minute, "", "a1"},
+			{minute, "a1", "a1"}, {minute, "", "a1"}},
+		"held until it is quiet": {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}, {minute, "", "a1"},
+			{holdTime - 2*minute, "", "a1"}, {minute, "", ""}, {minute, "a1", "a1"}},
+		"slowly is no flicker": {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a1", "a1"},
+			{holdTime - minute, "", ""}, {minute, "a1", "a1"}, {minute, "", "a1"}},
+		"first new message counts": {{0, "a1", "a1"}, {minute, "a2", "a2"}, {minute, "a3", "a2"}, {minute, "a4", "a2"},
+			{holdTime, "a5", "a5"}},
 		"another message after a break": {{0, "a1", "a1"}, {minute, "", ""}, {minute, "a2", "a2"}},
-		"worse counts at once":          {{0, "a1", "a1"}, {minute, "a2", "a2"}, {minute, "A3", "A3"}, {minute, "a4", "A3"}},
-		"errors first, in their order":  {{0, "a1 b1", "a1 b1"}, {minute, "b1 a1", "a1 b1"}, {minute, "C1 b1 a1", "C1 a1 b1"}, {minute, "b1 a1", "a1 b1"}},
+		"worse counts at once": {{0, "a1", "a1"}, {minute, "a2", "a2"}, {minute, "A3", "A3"},
+			{minute, "a4", "A3"}},
+		"errors first, in their order": {{0, "a1 b1", "a1 b1"}, {minute, "b1 a1", "a1 b1"},
+			{minute, "C1 b1 a1", "C1 a1 b1"}, {minute, "b1 a1", "a1 b1"}},
 		"two of a kind":                 {{0, "a1 a2", "a1 a2"}, {minute, "a1", "a1"}, {minute, "a1 a2", "a1 a2"}},
 		"uncorrectable errors are told": {{0, "U1", "U1"}, {minute, "U2", "U2"}, {minute, "U3", "U3"}},
 	} {
@@ -34,7 +40,8 @@ func TestSteady(t *testing.T) {
 				now = now.Add(l.after)
 				var found []v1alpha1.Problem
 				for _, word := range strings.Fields(l.found) {
-					p := v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: strings.ToLower(word[:1]), Message: word[1:]}
+					p := v1alpha1.Problem{Severity: v1alpha1.SeverityWarning, Code: strings.ToLower(word[:1]),
+						Message: word[1:]}
 					if word[0] < 'a' {
 						p.Severity = v1alpha1.SeverityError
 					}

@@ -70,27 +70,40 @@ func TestChangesOfATree(t *testing.T) {
 		"rebooted": {node: func(n *nodetree.Node) { n.BootID = "00000000-0000-4000-8000-000000000002" }},
 		"GPU fell off the bus": {node: func(n *nodetree.Node) { n.GPUs[1].Missing = true },
 			want: []string{"Error GPULost " + second, "Warning GPUMissing"}},
-		"GPU lost its driver": {node: func(n *nodetree.Node) { n.GPUs[1].Unbound = true }, want: []string{"Error GPUNotInKFD " + second}},
-		"GPUs hidden":         {deny: denying(kfd+"/nodes/3/", syscall.EPERM), want: []string{"Error GPUHidden"}},
-		"nodes unlisted":      {deny: denying(kfd+"/nodes", syscall.EIO), want: []string{"Error SysfsUnreadable sys/class/kfd/kfd/topology/nodes"}},
+		"GPU lost its driver": {node: func(n *nodetree.Node) { n.GPUs[1].Unbound = true },
+			want: []string{"Error GPUNotInKFD " + second}},
+		"GPUs hidden": {deny: denying(kfd+"/nodes/3/", syscall.EPERM), want: []string{"Error GPUHidden"}},
+		"nodes unlisted": {deny: denying(kfd+"/nodes", syscall.EIO),
+			want: []string{"Error SysfsUnreadable sys/class/kfd/kfd/topology/nodes"}},
 		"link gone": {node: func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 0, B: 1, Kind: nodetree.LinkNone}} },
 			want: []string{"Error LinkMissing 0000:05:00.0<->" + second}},
-		"links unreadable": {deny: denying(kfd+"/nodes/3/io_links/", syscall.EIO), want: []string{"Error SysfsUnreadable sys/class/kfd/kfd/topology/nodes/3/io_links/0/properties"}},
+		"links unreadable": {deny: denying(kfd+"/nodes/3/io_links/", syscall.EIO),
+			want: []string{"Error SysfsUnreadable sys/class/kfd/kfd/topology/nodes/3/io_links/0/properties"}},
 		"errors": {node: func(n *nodetree.Node) {
-			n.GPUs[1].Errors = map[string]nodetree.ErrorCounts{"umc": {Correctable: 4, Deferred: 1}, "gfx": {Uncorrectable: 1}, "xgmi_wafl": {Correctable: 2}}
-		}, want: []string{"Error UncorrectableErrors " + second, "Warning DeferredErrors " + second, "Warning CorrectableErrors " + second,
-			"Warning XGMICorrectableErrors " + second}},
-		"errors unreadable":               {deny: denying("/ras/umc_err_count", syscall.EINVAL), want: []string{"Warning ErrorCountUnreadable sys/bus/pci/devices/0000:05:00.0/ras/umc_err_count"}},
-		"counters of all GPUs unreadable": {deny: denying("/ras/", syscall.EINVAL), want: []string{"Warning ErrorCountUnreadable sys/bus/pci/devices/0000:05:00.0/ras/gfx_err_count"}},
-		"pages retired":                   {node: func(n *nodetree.Node) { n.GPUs[1].RetiredPages = 3 }, want: []string{"Warning RetiredPages " + second}},
-		"port down":                       {node: func(n *nodetree.Node) { n.GPUs[1].DownPorts = []int{3} }, want: []string{"Warning XGMIPortDown " + second}},
-		"metrics gone":                    {node: func(n *nodetree.Node) { n.MetricsRevision = nodetree.NoMetrics }},
-		"repartitioned": {node: func(n *nodetree.Node) { n.Partition = nodetree.DPX }, want: []string{"Warning Repartitioned " +
-			"0000:05:00.0 0000:2b:00.0 0000:5b:00.0 0000:65:00.0 0000:7d:00.0 0000:a5:00.0 0000:d5:00.0 0000:e7:00.0"}},
-		"firmware":               {node: func(n *nodetree.Node) { n.GPUs[1].Firmware = 999 }, want: []string{"Warning MixedFirmware " + second, "Warning DriverChanged"}},
-		"driver":                 {node: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" }, want: []string{"Warning DriverChanged sys/module/amdgpu"}},
-		"driver file unreadable": {deny: denying("sys/module/amdgpu/version", syscall.EIO), want: []string{"Warning SysfsUnreadable sys/module/amdgpu/version"}},
-		"driver loaded again":    {node: func(n *nodetree.Node) { n.Generation = 1 }, want: []string{"Warning DriverChanged sys/module/amdgpu"}},
+			n.GPUs[1].Errors = map[string]nodetree.ErrorCounts{"umc": {Correctable: 4, Deferred: 1},
+				"gfx": {Uncorrectable: 1}, "xgmi_wafl": {Correctable: 2}}
+		}, want: []string{"Error UncorrectableErrors " + second, "Warning DeferredErrors " + second,
+			"Warning CorrectableErrors " + second, "Warning XGMICorrectableErrors " + second}},
+		"errors unreadable": {deny: denying("/ras/umc_err_count", syscall.EINVAL),
+			want: []string{"Warning ErrorCountUnreadable sys/bus/pci/devices/0000:05:00.0/ras/umc_err_count"}},
+		"counters of all GPUs unreadable": {deny: denying("/ras/", syscall.EINVAL),
+			want: []string{"Warning ErrorCountUnreadable sys/bus/pci/devices/0000:05:00.0/ras/gfx_err_count"}},
+		"pages retired": {node: func(n *nodetree.Node) { n.GPUs[1].RetiredPages = 3 },
+			want: []string{"Warning RetiredPages " + second}},
+		"port down": {node: func(n *nodetree.Node) { n.GPUs[1].DownPorts = []int{3} },
+			want: []string{"Warning XGMIPortDown " + second}},
+		"metrics gone": {node: func(n *nodetree.Node) { n.MetricsRevision = nodetree.NoMetrics }},
+		"repartitioned": {node: func(n *nodetree.Node) { n.Partition = nodetree.DPX },
+			want: []string{"Warning Repartitioned 0000:05:00.0 0000:2b:00.0 0000:5b:00.0 0000:65:00.0 0000:7d:00.0 " +
+				"0000:a5:00.0 0000:d5:00.0 0000:e7:00.0"}},
+		"firmware": {node: func(n *nodetree.Node) { n.GPUs[1].Firmware = 999 },
+			want: []string{"Warning MixedFirmware " + second, "Warning DriverChanged"}},
+		"driver": {node: func(n *nodetree.Node) { n.DriverVersion = "6.16.6" },
+			want: []string{"Warning DriverChanged sys/module/amdgpu"}},
+		"driver file unreadable": {deny: denying("sys/module/amdgpu/version", syscall.EIO),
+			want: []string{"Warning SysfsUnreadable sys/module/amdgpu/version"}},
+		"driver loaded again": {node: func(n *nodetree.Node) { n.Generation = 1 },
+			want: []string{"Warning DriverChanged sys/module/amdgpu"}},
 		"throttled": {tree: func(t *testing.T, tree *nodetree.Tree) {
 			name := gpuFile(t, tree, "gpu_metrics")
 			data, err := tree.ReadFile(name)
@@ -98,7 +111,8 @@ func TestChangesOfATree(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := append([]byte{}, data...)
-			for at, by := range map[int]uint32{40: 1000, 60: 250} { // accumulation_counter and hbm_thm_residency_acc of 1.7
+			// accumulation_counter and hbm_thm_residency_acc of 1.7
+			for at, by := range map[int]uint32{40: 1000, 60: 250} {
 				binary.LittleEndian.PutUint32(b[at:], binary.LittleEndian.Uint32(b[at:])+by)
 			}
 			tree.Set(name, string(b))
@@ -149,7 +163,8 @@ func TestChangesOfATree(t *testing.T) {
 			clock.Step(30 * time.Second)
 			m.Step(context.Background())
 			if name != "throttled" && len(fake.reports) != written {
-				t.Errorf("a look at the same files wrote again (-was +is):\n%s", cmp.Diff(last, fake.reports[len(fake.reports)-1]))
+				t.Errorf("a look at the same files wrote again (-was +is):\n%s",
+					cmp.Diff(last, fake.reports[len(fake.reports)-1]))
 			}
 		})
 	}

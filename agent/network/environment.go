@@ -87,10 +87,13 @@ func LogEnvironment(own []api.EnvVar) []rcclx.EnvVar {
 	subsystems := "INIT,NET"
 	if v, ok := r.own(envDebugSubsystems); ok && !strings.HasPrefix(v, "^") {
 		for name := range strings.SplitSeq(v, ",") {
-			if name != "" && !slices.ContainsFunc(strings.Split(subsystems, ","), func(s string) bool { return strings.EqualFold(s, name) }) {
+			if name != "" && !slices.ContainsFunc(strings.Split(subsystems, ","), func(s string) bool {
+				return strings.EqualFold(s, name)
+			}) {
 				subsystems += "," + name
 			}
 		}
 	}
-	return []rcclx.EnvVar{{Name: envDebug, Value: level}, {Name: envDebugFile, Value: ""}, {Name: envDebugSubsystems, Value: subsystems}}
+	return []rcclx.EnvVar{{Name: envDebug, Value: level}, {Name: envDebugFile, Value: ""},
+		{Name: envDebugSubsystems, Value: subsystems}}
 }

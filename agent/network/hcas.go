@@ -15,12 +15,14 @@ import (
 func (r *Request) hcas(h Host) ([]string, *Problem) {
 	required := r.Spec.RequireTransport == api.TransportRDMA
 	if v, ok := r.own(envNoRDMA); ok && v != "0" && required {
-		return nil, r.problem(api.ReasonHCANotUsable, "network.requireTransport is RDMA, but runtime.env has %s=%s, which switches RDMA off. Remove the variable.", envNoRDMA, v)
+		return nil, r.problem(api.ReasonHCANotUsable, "network.requireTransport is RDMA, but runtime.env has %s=%s, "+
+			"which switches RDMA off. Remove the variable.", envNoRDMA, v)
 	}
 	devices, err := h.HCAs()
 	if err != nil {
 		if len(r.Spec.HCAs) > 0 || required || r.Spec.GIDIndex != nil {
-			return nil, r.problem(api.ReasonSysfsUnreadable, "its RDMA devices could not be listed: %v. Look at the pod's log and its security profile.", err)
+			return nil, r.problem(api.ReasonSysfsUnreadable,
+				"its RDMA devices could not be listed: %v. Look at the pod's log and its security profile.", err)
 		}
 		return nil, nil
 	}
@@ -58,10 +60,14 @@ func (r *Request) allHCAs(devices []HCA, required bool) ([]string, *Problem) {
 		}
 	}
 	if list, own := r.own(envHCA); own && len(out) == 0 && required {
-		return nil, r.problem(api.ReasonHCANotFound, "network.requireTransport is RDMA, but no RDMA device of %s=%s in runtime.env is usable; there are %s. %s", envHCA, list, describeHCAs(devices), r.howToGetHCAs(devices))
+		return nil, r.problem(api.ReasonHCANotFound,
+			"network.requireTransport is RDMA, but no RDMA device of %s=%s in runtime.env is usable; there are %s. %s",
+			envHCA, list, describeHCAs(devices), r.howToGetHCAs(devices))
 	}
 	if len(out) == 0 && required {
-		return nil, r.problem(api.ReasonHCANotFound, "network.requireTransport is RDMA, but no RDMA device is usable; there are %s. %s", describeHCAs(devices), r.howToGetHCAs(devices))
+		return nil, r.problem(api.ReasonHCANotFound,
+			"network.requireTransport is RDMA, but no RDMA device is usable; there are %s. %s",
+			describeHCAs(devices), r.howToGetHCAs(devices))
 	}
 	return out, nil
 }
@@ -106,11 +112,14 @@ func (r *Request) checkHCA(devices []HCA, asked string) (string, *Problem) {
 	name, port, _ := strings.Cut(asked, ":")
 	k := slices.IndexFunc(devices, func(d HCA) bool { return d.Name == name })
 	if k < 0 {
-		return "", r.problem(api.ReasonHCANotFound, "network.hcas names %s, which is not there; there are %s. %s", asked, describeHCAs(devices), r.howToGetHCAs(devices))
+		return "", r.problem(api.ReasonHCANotFound, "network.hcas names %s, which is not there; there are %s. %s",
+			asked, describeHCAs(devices), r.howToGetHCAs(devices))
 	}
 	d := &devices[k]
 	if !d.Usable {
-		return "", r.problem(api.ReasonHCANotUsable, "%s is known to the kernel, but its file %s is not in the pod, so that the library cannot open it and goes over TCP. Ask for it with network.rdmaResources (the RDMA device plugin's resource).",
+		return "", r.problem(api.ReasonHCANotUsable,
+			"%s is known to the kernel, but its file %s is not in the pod, so that the library cannot open it "+
+				"and goes over TCP. Ask for it with network.rdmaResources (the RDMA device plugin's resource).",
 			d.Name, d.DeviceFile)
 	}
 	var first *HCAPort
@@ -125,11 +134,14 @@ func (r *Request) checkHCA(devices []HCA, asked string) (string, *Problem) {
 	}
 	switch {
 	case first == nil && port != "":
-		return "", r.problem(api.ReasonHCANotFound, "network.hcas names %s, but %s has no port %s: %s. Correct the port.", asked, d.Name, port, describeHCAs(devices[k:k+1]))
+		return "",
+			r.problem(api.ReasonHCANotFound, "network.hcas names %s, but %s has no port %s: %s. Correct the port.",
+				asked, d.Name, port, describeHCAs(devices[k:k+1]))
 	case first == nil:
 		return "", r.problem(api.ReasonHCANotUsable, "%s shows no port. Look at `rdma link show %s`.", d.Name, d.Name)
 	case first.State != discover.PortActive:
-		return "", r.problem(api.ReasonHCANotUsable, "port %d of %s is %s; expected %s. %s", first.Number, d.Name, first.State, discover.PortActive, linkAdvice(first.State, d))
+		return "", r.problem(api.ReasonHCANotUsable, "port %d of %s is %s; expected %s. %s",
+			first.Number, d.Name, first.State, discover.PortActive, linkAdvice(first.State, d))
 	}
 	if problem := r.checkGID(d, first); problem != nil {
 		return "", problem
@@ -151,7 +163,9 @@ func (r *Request) checkGID(d *HCA, p *HCAPort) *Problem {
 	}
 	index := int(*r.Spec.GIDIndex)
 	if p.GIDTableSize == 0 {
-		return r.problem(api.ReasonGIDNotUsable, "the GID table of port %d of %s could not be read, so network.gidIndex %d is not known to be right. Leave gidIndex out, or look at `rdma link show %s`.", p.Number, d.Name, index, d.Name)
+		return r.problem(api.ReasonGIDNotUsable, "the GID table of port %d of %s could not be read, "+
+			"so network.gidIndex %d is not known to be right. Leave gidIndex out, or look at `rdma link show %s`.",
+			p.Number, d.Name, index, d.Name)
 	}
 	if slices.ContainsFunc(p.GIDs, func(g GID) bool { return g.Index == index }) {
 		return nil
@@ -168,7 +182,8 @@ func (r *Request) checkGID(d *HCA, p *HCAPort) *Problem {
 	if index >= p.GIDTableSize {
 		what = fmt.Sprintf("is past the table's %d entries", p.GIDTableSize)
 	}
-	return r.problem(api.ReasonGIDNotUsable, "network.gidIndex %d %s on port %d of %s; filled are %s. Take one of these (RoCE v2 with the address that the peers reach), or leave gidIndex out.",
+	return r.problem(api.ReasonGIDNotUsable, "network.gidIndex %d %s on port %d of %s; filled are %s. "+
+		"Take one of these (RoCE v2 with the address that the peers reach), or leave gidIndex out.",
 		index, what, p.Number, d.Name, cmp.Or(strings.Join(there, ", "), "none"))
 }
 

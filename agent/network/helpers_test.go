@@ -48,7 +48,8 @@ func addresses(list ...string) []netip.Prefix {
 
 // node has the interfaces and RDMA devices of a typical GPU server, and one odd case of each kind.
 func node() *memHost {
-	gids := []GID{{0, netip.MustParseAddr("fe80::9a03:9bff:fe00:1"), "IB/RoCE v1"}, {3, netip.MustParseAddr("10.4.0.7"), "RoCE v2"}}
+	gids := []GID{{0, netip.MustParseAddr("fe80::9a03:9bff:fe00:1"), "IB/RoCE v1"},
+		{3, netip.MustParseAddr("10.4.0.7"), "RoCE v2"}}
 	port := func(state, layer string) []HCAPort {
 		return []HCAPort{{Number: 1, State: state, LinkLayer: layer, GIDTableSize: 256, GIDs: gids}}
 	}
@@ -76,9 +77,11 @@ func node() *memHost {
 			{Name: "mlx5_1", Usable: true, Ports: port(discover.PortActive, discover.LinkInfiniBand)},
 			{Name: "mlx5_2", Usable: true, Ports: port(discover.PortDown, discover.LinkEthernet)},
 			{Name: "mlx5_3", Usable: true, Ports: port(discover.PortInit, discover.LinkInfiniBand)},
-			{Name: "mlx5_4", Usable: false, DeviceFile: "/dev/infiniband/uverbs4", Ports: port(discover.PortActive, discover.LinkEthernet)},
+			{Name: "mlx5_4", Usable: false, DeviceFile: "/dev/infiniband/uverbs4",
+				Ports: port(discover.PortActive, discover.LinkEthernet)},
 			{Name: "mlx5_5", Usable: true},
-			{Name: "mlx5_6", Usable: true, Ports: []HCAPort{{Number: 1, State: discover.PortDown}, {Number: 2, State: discover.PortActive, LinkLayer: discover.LinkEthernet}}},
+			{Name: "mlx5_6", Usable: true, Ports: []HCAPort{{Number: 1, State: discover.PortDown},
+				{Number: 2, State: discover.PortActive, LinkLayer: discover.LinkEthernet}}},
 		},
 	}
 }

@@ -49,8 +49,8 @@ type HCA struct {
 	// PCIAddress and Interface of its device; empty where not known.
 	PCIAddress string
 	Interface  string
-	// DeviceFile is the verbs device, /dev/infiniband/uverbs0; empty where not known. Sysfs shows devices that a pod may
-	// not open, so that Usable says whether the file is there.
+	// DeviceFile is the verbs device, /dev/infiniband/uverbs0; empty where not known. Sysfs shows devices that a pod
+	// may not open, so that Usable says whether the file is there.
 	DeviceFile string
 	Usable     bool
 	Ports      []HCAPort
@@ -108,7 +108,8 @@ func (h NodeHost) Interfaces() ([]Interface, error) {
 	defer func() { _ = root.Close() }()
 	out := make([]Interface, 0, len(all))
 	for _, i := range all {
-		x := Interface{Name: i.Name, Up: i.Flags&net.FlagUp != 0 && i.Flags&net.FlagRunning != 0, Loopback: i.Flags&net.FlagLoopback != 0}
+		x := Interface{Name: i.Name, Up: i.Flags&net.FlagUp != 0 && i.Flags&net.FlagRunning != 0,
+			Loopback: i.Flags&net.FlagLoopback != 0}
 		addrs, err := i.Addrs()
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", i.Name, err)

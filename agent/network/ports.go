@@ -33,30 +33,36 @@ func (r *Request) ports(h Host, interfaces []Interface, addresses []netip.Addr) 
 	}
 	first, last := int(ask.First), int(ask.Last)
 	if need := portsPerRank * max(r.Ranks, 1); last-first+1 < need {
-		return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange %d-%d has %d ports; %d ranks need at least %d, and over TCP more. Make it larger, for example %d-%d.",
+		return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange %d-%d has %d ports; "+
+			"%d ranks need at least %d, and over TCP more. Make it larger, for example %d-%d.",
 			first, last, last-first+1, r.Ranks, need, first, min(first+64*portsPerRank-1, 65535))
 	}
 	lo, hi, err := h.LocalPorts()
 	if err != nil {
-		return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is set, but what range the kernel uses could not be read: %v. Leave portRange out, or look at the pod's security profile.", err)
+		return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is set, but what range the kernel uses "+
+			"could not be read: %v. Leave portRange out, or look at the pod's security profile.", err)
 	}
 	held := lo >= first && hi <= last
 	if r.Spec.Mode != api.NetworkHost {
 		if !held {
-			return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is %d-%d, but the kernel takes ports from %d-%d here: the pod's net.ipv4.ip_local_port_range is not in force. Look at the pod's securityContext.sysctls, or leave portRange out.",
-				first, last, lo, hi)
+			return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange is %d-%d, "+
+				"but the kernel takes ports from %d-%d here: the pod's net.ipv4.ip_local_port_range is not in force. "+
+				"Look at the pod's securityContext.sysctls, or leave portRange out.", first, last, lo, hi)
 		}
 		return "", r.checkFree(h, addresses, first, last)
 	}
 	for _, a := range addresses {
 		if other := sameNetworkBefore(interfaces, a); other != "" {
-			return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange in mode Host pins the rendezvous by its address %s, and then the library listens on the first interface of that network, which is %s. Take one of them out of the network, or leave portRange out.", a, other)
+			return "", r.problem(api.ReasonPortRangeNotUsable, "network.portRange in mode Host pins the rendezvous "+
+				"by its address %s, and then the library listens on the first interface of that network, "+
+				"which is %s. Take one of them out of the network, or leave portRange out.", a, other)
 		}
 	}
 	if problem := r.checkFree(h, addresses, first, last); problem != nil || held {
 		return "", problem
 	}
-	return fmt.Sprintf("Of the ports only the rendezvous is in network.portRange %d-%d: in mode Host the library takes all others from the node's own %d-%d (net.ipv4.ip_local_port_range).", first, last, lo, hi), nil
+	return fmt.Sprintf("Of the ports only the rendezvous is in network.portRange %d-%d: in mode Host the library "+
+		"takes all others from the node's own %d-%d (net.ipv4.ip_local_port_range).", first, last, lo, hi), nil
 }
 
 // sameNetworkBefore is the interface that the library would take for an address of NCCL_COMM_ID, where it is not the
@@ -100,7 +106,8 @@ func PickPort(h Host, r Request, addr netip.Addr, key string) (int, *Problem) {
 func (r *Request) pick(h Host, addr netip.Addr, first, last int, key string) (int, *Problem) {
 	size := last - first + 1
 	if first < 1 || last > 65535 || size < 1 {
-		return 0, r.problem(api.ReasonPortRangeNotUsable, "network.portRange %d-%d is no range of ports. Correct it.", first, last)
+		return 0, r.problem(api.ReasonPortRangeNotUsable, "network.portRange %d-%d is no range of ports. Correct it.",
+			first, last)
 	}
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key))
@@ -115,7 +122,8 @@ func (r *Request) pick(h Host, addr netip.Addr, first, last int, key string) (in
 		case errors.Is(err, syscall.EADDRINUSE):
 			busy++
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return 0, r.problem(api.ReasonInterfaceNotUsable, "nothing can listen on %s: %v. The address went away after it was found; the next run looks again.", addr, err)
+			return 0, r.problem(api.ReasonInterfaceNotUsable, "nothing can listen on %s: %v. The address went away "+
+				"after it was found; the next run looks again.", addr, err)
 		default:
 			other = err
 		}
@@ -124,7 +132,8 @@ func (r *Request) pick(h Host, addr netip.Addr, first, last int, key string) (in
 	if other != nil {
 		seen = fmt.Sprintf(" %d others could not be listened on: %v.", size-busy, other)
 	}
-	return 0, r.problem(api.ReasonPortRangeNotUsable, "none of the %d ports %d-%d is free on %s: %d are in use%s.%s Make network.portRange larger, move it, or end what holds them (ss -tlnp).",
+	return 0, r.problem(api.ReasonPortRangeNotUsable, "none of the %d ports %d-%d is free on %s: "+
+		"%d are in use%s.%s Make network.portRange larger, move it, or end what holds them (ss -tlnp).",
 		size, first, last, addr, busy, holders(h, addr, first, last), seen)
 }
 
@@ -185,7 +194,8 @@ func parseSockets(r io.Reader) ([]Socket, error) {
 		switch string(fields[3]) { // include/net/tcp_states.h
 		case "0A":
 			s.State = Listening
-		case "04", "05", "06", "07", "08", "09", "0B": // FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
+		// FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
+		case "04", "05", "06", "07", "08", "09", "0B":
 			s.State = Closing
 		}
 		out = append(out, s)

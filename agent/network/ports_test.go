@@ -18,7 +18,8 @@ func TestPickPort(t *testing.T) {
 	r := Request{Node: "node-a", Spec: api.NetworkSpec{PortRange: portRange(30000, 30999)}}
 	seen := map[int]string{}
 	collisions := 0
-	for _, key := range []string{"run-1/group-1/group", "run-1/group-2/group", "run-2/group-1/group", "run-1/mesh-dp-1/dp/0", "run-1/mesh-dp-1/dp/1", "run-1/mesh-dp-1/dp/2"} {
+	for _, key := range []string{"run-1/group-1/group", "run-1/group-2/group", "run-2/group-1/group",
+		"run-1/mesh-dp-1/dp/0", "run-1/mesh-dp-1/dp/1", "run-1/mesh-dp-1/dp/2"} {
 		port, problem := PickPort(node(), r, addr, key)
 		if problem != nil || port < 30000 || port > 30999 {
 			t.Fatalf("%s: port %d, %v", key, port, problem)
@@ -55,7 +56,8 @@ func TestPickPort(t *testing.T) {
 	wantProblem(t, problem, api.ReasonPortRangeNotUsable, "not known: denied for the test")
 	_, problem = PickPort(h, Request{Node: "node-a"}, addr, "k")
 	wantProblem(t, problem, api.ReasonPortRangeNotUsable, "without network.portRange")
-	_, problem = PickPort(h, Request{Node: "node-a", Spec: api.NetworkSpec{PortRange: portRange(30000, 29999)}}, addr, "k")
+	_, problem = PickPort(h,
+		Request{Node: "node-a", Spec: api.NetworkSpec{PortRange: portRange(30000, 29999)}}, addr, "k")
 	wantProblem(t, problem, api.ReasonPortRangeNotUsable, "is no range")
 }
 
@@ -108,9 +110,11 @@ const tcpList = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->w
 `
 
 func TestParseSockets(t *testing.T) {
-	got, err := parseSockets(strings.NewReader(tcpList + "0: 0000000000000000FFFF00000700000A:7532 0 0A\n1: B80D01200000000000000000010000000:1 0 0A\n2: B80D0120000000000000000001000000:1F91 0 0A\n"))
+	got, err := parseSockets(strings.NewReader(tcpList + "0: 0000000000000000FFFF00000700000A:7532 0 0A\n" +
+		"1: B80D01200000000000000000010000000:1 0 0A\n2: B80D0120000000000000000001000000:1F91 0 0A\n"))
 	a := netip.MustParseAddr
-	want := []Socket{{a("127.0.0.1"), 8080, Listening}, {a("10.0.0.7"), 30000, Connected}, {a("10.0.0.7"), 30001, Closing}, {a("10.0.0.7"), 30002, Listening}, {a("2001:db8::1"), 8081, Listening}}
+	want := []Socket{{a("127.0.0.1"), 8080, Listening}, {a("10.0.0.7"), 30000, Connected},
+		{a("10.0.0.7"), 30001, Closing}, {a("10.0.0.7"), 30002, Listening}, {a("2001:db8::1"), 8081, Listening}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v (%v), want %v", got, err, want)
 	}

@@ -49,7 +49,8 @@ func (r *Request) own(name string) (string, bool) {
 func Resolve(h Host, r Request) (api.NetworkStatus, *Problem) {
 	interfaces, err := h.Interfaces()
 	if err != nil {
-		return api.NetworkStatus{}, r.problem(api.ReasonSysfsUnreadable, "its network interfaces could not be listed: %v. Look at the pod's log and its security profile.", err)
+		return api.NetworkStatus{}, r.problem(api.ReasonSysfsUnreadable,
+			"its network interfaces could not be listed: %v. Look at the pod's log and its security profile.", err)
 	}
 	chosen, asked, problem := r.choose(interfaces)
 	if problem != nil {
@@ -70,7 +71,9 @@ func Resolve(h Host, r Request) (api.NetworkStatus, *Problem) {
 		return api.NetworkStatus{}, problem
 	}
 	if r.Spec.Mode == api.NetworkMultus && r.Spec.Interface == nil && carries(chosen, r.PodIP) {
-		st.Message = fmt.Sprintf("mode Multus without network.interface: the rendezvous and TCP go over the pod network's %s, not over the networks of multusNetworks; name one with network.interface to change that.", chosen.Name)
+		st.Message = fmt.Sprintf("mode Multus without network.interface: the rendezvous and TCP go over the pod "+
+			"network's %s, not over the networks of multusNetworks; name one with network.interface to change that.",
+			chosen.Name)
 	}
 	return st, nil
 }
@@ -92,16 +95,21 @@ func (r *Request) choose(interfaces []Interface) (chosen *Interface, asked strin
 		asked = "network.interface.cidr " + selector.CIDR
 		cidr, err := netip.ParsePrefix(selector.CIDR)
 		if err != nil {
-			return nil, asked, r.problem(api.ReasonInterfaceNotFound, "%s is not a CIDR: write it like 10.4.0.0/16 or fd00:4::/64.", asked)
+			return nil, asked, r.problem(api.ReasonInterfaceNotFound,
+				"%s is not a CIDR: write it like 10.4.0.0/16 or fd00:4::/64.", asked)
 		}
 		matches = matching(interfaces, func(i *Interface) bool {
-			return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return cidr.Masked().Contains(a.Addr()) })
+			return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool {
+				return cidr.Masked().Contains(a.Addr())
+			})
 		})
 	case selector.Name != "":
 		asked = "network.interface.name " + selector.Name
 		if len(selector.Name) > maxInterfaceName {
-			return nil, asked, r.problem(api.ReasonInterfaceNotFound, "%s has %d characters; the kernel's names have at most %d, and the library does not know alternative names. Take the name that `ip -br link` shows first.",
-				asked, len(selector.Name), maxInterfaceName)
+			return nil, asked,
+				r.problem(api.ReasonInterfaceNotFound, "%s has %d characters; the kernel's names have at most %d, "+
+					"and the library does not know alternative names. Take the name that `ip -br link` shows first.",
+					asked, len(selector.Name), maxInterfaceName)
 		}
 		matches = matching(interfaces, func(i *Interface) bool { return i.Name == selector.Name })
 	default:
@@ -111,19 +119,24 @@ func (r *Request) choose(interfaces []Interface) (chosen *Interface, asked strin
 		})
 	}
 	if len(matches) == 0 {
-		return nil, asked, r.problem(api.ReasonInterfaceNotFound, "%s matches no interface; there are %s. %s", asked, describe(interfaces), r.whereToLook())
+		return nil, asked, r.problem(api.ReasonInterfaceNotFound, "%s matches no interface; there are %s. %s",
+			asked, describe(interfaces), r.whereToLook())
 	}
 	up := slices.DeleteFunc(slices.Clone(matches), func(i *Interface) bool { return !i.Up })
 	if len(up) == 0 {
-		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is %s, which is down or has no link; the library passes over it. Look at its cable and at `ip link show %s`.",
+		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is %s, which is down or has no link; "+
+			"the library passes over it. Look at its cable and at `ip link show %s`.",
 			asked, matches[0].Name, matches[0].Name)
 	}
 	// Of a NIC with several interfaces (representors of virtual functions) those without an address are not meant.
-	if addressed := slices.DeleteFunc(slices.Clone(up), func(i *Interface) bool { return len(i.Addresses) == 0 }); len(addressed) > 0 {
+	if addressed := slices.DeleteFunc(slices.Clone(up), func(i *Interface) bool {
+		return len(i.Addresses) == 0
+	}); len(addressed) > 0 {
 		up = addressed
 	}
 	if len(up) > 1 {
-		return nil, asked, r.problem(api.ReasonInterfaceAmbiguous, "%s matches %d interfaces: %s; expected one. Narrow the CIDR, or name one with network.interface.name.",
+		return nil, asked, r.problem(api.ReasonInterfaceAmbiguous,
+			"%s matches %d interfaces: %s; expected one. Narrow the CIDR, or name one with network.interface.name.",
 			asked, len(up), describePointers(up))
 	}
 	return r.usable(interfaces, up[0], asked)
@@ -137,7 +150,8 @@ func (r *Request) chooseDefault(interfaces []Interface) (*Interface, string, *Pr
 		asked := "the pod's address " + r.PodIP
 		ip, err := netip.ParseAddr(r.PodIP)
 		if err != nil {
-			return nil, asked, r.problem(api.ReasonInterfaceNotFound, "POD_IP is %q, which is no address. It is set from status.podIP: look at the pod.", r.PodIP)
+			return nil, asked, r.problem(api.ReasonInterfaceNotFound,
+				"POD_IP is %q, which is no address. It is set from status.podIP: look at the pod.", r.PodIP)
 		}
 		ip = ip.Unmap()
 		found := matching(interfaces, func(i *Interface) bool {
@@ -147,7 +161,8 @@ func (r *Request) chooseDefault(interfaces []Interface) (*Interface, string, *Pr
 			found = matching(interfaces, func(i *Interface) bool { return i.Loopback })
 		}
 		if len(found) == 0 {
-			return nil, asked, r.problem(api.ReasonInterfaceNotFound, "no interface carries %s; there are %s. Name one with network.interface.", asked, describe(interfaces))
+			return nil, asked, r.problem(api.ReasonInterfaceNotFound,
+				"no interface carries %s; there are %s. Name one with network.interface.", asked, describe(interfaces))
 		}
 		return r.usable(interfaces, found[0], asked)
 	}
@@ -164,7 +179,8 @@ func (r *Request) chooseDefault(interfaces []Interface) (*Interface, string, *Pr
 	}
 	b, ok := preflight.Bootstrap(forBootstrap(interfaces), need)
 	if !ok {
-		return nil, asked, r.problem(api.ReasonInterfaceNotFound, "%s is no interface that runs; there are %s. Set network.interface.", asked, describe(interfaces))
+		return nil, asked, r.problem(api.ReasonInterfaceNotFound,
+			"%s is no interface that runs; there are %s. Set network.interface.", asked, describe(interfaces))
 	}
 	i := slices.IndexFunc(interfaces, func(i Interface) bool { return i.Name == b.Interface })
 	return r.usable(interfaces, &interfaces[i], asked)
@@ -175,16 +191,25 @@ func (r *Request) usable(interfaces []Interface, i *Interface, asked string) (*I
 	podIP, _ := netip.ParseAddr(r.PodIP)
 	switch {
 	case !i.Up:
-		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is on %s, which is down or has no link; the library passes over it. Look at `ip link show %s`.", asked, i.Name, i.Name)
+		return nil, asked, r.problem(api.ReasonInterfaceNotUsable,
+			"%s is on %s, which is down or has no link; the library passes over it. Look at `ip link show %s`.",
+			asked, i.Name, i.Name)
 	case i.Loopback && !podIP.IsLoopback(): // simulated nodes share one machine's loopback
-		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is the loopback interface %s, which other nodes do not reach. Set network.interface to one of: %s.",
-			asked, i.Name, describePointers(matching(interfaces, func(o *Interface) bool { return o.Up && !o.Loopback && len(o.Addresses) > 0 })))
+		return nil, asked, r.problem(api.ReasonInterfaceNotUsable,
+			"%s is the loopback interface %s, which other nodes do not reach. Set network.interface to one of: %s.",
+			asked, i.Name, describePointers(matching(interfaces, func(o *Interface) bool {
+				return o.Up && !o.Loopback && len(o.Addresses) > 0
+			})))
 	case strings.ContainsAny(i.Name, ",:^=") || len(i.Name) > maxInterfaceName:
-		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is %q, a name that the library cannot read from %s, where , : ^ and = have a meaning. Rename the interface.", asked, i.Name, envSocketInterface)
+		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is %q, a name that the library cannot read "+
+			"from %s, where , : ^ and = have a meaning. Rename the interface.", asked, i.Name, envSocketInterface)
 	case i.Master != "" && len(i.Addresses) == 0:
-		return nil, asked, r.problem(api.ReasonInterfaceNotUsable, "%s is %s, a part of %s, and has no address of its own. Set network.interface.name to %s.", asked, i.Name, i.Master, i.Master)
+		return nil, asked, r.problem(api.ReasonInterfaceNotUsable,
+			"%s is %s, a part of %s, and has no address of its own. Set network.interface.name to %s.",
+			asked, i.Name, i.Master, i.Master)
 	case len(i.Addresses) == 0:
-		return nil, asked, r.problem(api.ReasonNoAddressOfFamily, "%s is %s, which has no address. Give it one, or choose another with network.interface.", asked, i.Name)
+		return nil, asked, r.problem(api.ReasonNoAddressOfFamily,
+			"%s is %s, which has no address. Give it one, or choose another with network.interface.", asked, i.Name)
 	}
 	return i, asked, nil
 }
@@ -192,7 +217,8 @@ func (r *Request) usable(interfaces []Interface, i *Interface, asked string) (*I
 // whereToLook: a pod has only its own interfaces, which is what most often surprises.
 func (r *Request) whereToLook() string {
 	if cmp.Or(r.Spec.Mode, api.NetworkPod) == api.NetworkPod {
-		return "With network.mode Pod the pod sees its own interfaces only, not the node's NICs: use mode Multus or Host for those, or correct the selector."
+		return "With network.mode Pod the pod sees its own interfaces only, not the node's NICs: use mode Multus or " +
+			"Host for those, or correct the selector."
 	}
 	return "Correct the selector, or give the interface an address (`ip -br address` on the node)."
 }
@@ -234,8 +260,9 @@ func (r *Request) addresses(i *Interface, asked string) ([]netip.Addr, *Problem)
 		}
 		if !cidr.Contains(first) {
 			if first.IsValid() && (family == "" || family == api.AddressFamilyAuto || familyOf(first) == family) {
-				return nil, r.problem(api.ReasonInterfaceNotUsable, "%s is in the network of a further address of %s, but the library listens on the first, %s. Make the other one the first, or choose by a CIDR that holds %s.",
-					asked, i.Name, first, first)
+				return nil, r.problem(api.ReasonInterfaceNotUsable,
+					"%s is in the network of a further address of %s, but the library listens on the first, %s. "+
+						"Make the other one the first, or choose by a CIDR that holds %s.", asked, i.Name, first, first)
 			}
 			if !first.IsValid() && cidr.Addr().Is6() && linkLocal.IsValid() {
 				return nil, r.linkLocalOnly(asked, i, linkLocal)
@@ -258,12 +285,15 @@ func (r *Request) addresses(i *Interface, asked string) ([]netip.Addr, *Problem)
 	case linkLocal.IsValid() && family != api.AddressFamilyIPv4:
 		return nil, r.linkLocalOnly(asked, i, linkLocal)
 	}
-	return nil, r.problem(api.ReasonNoAddressOfFamily, "%s has no %s address, it has %s. Give it one, or set network.addressFamily.", i.Name, cmp.Or(string(family), "usable"), addressList(i))
+	return nil, r.problem(api.ReasonNoAddressOfFamily,
+		"%s has no %s address, it has %s. Give it one, or set network.addressFamily.",
+		i.Name, cmp.Or(string(family), "usable"), addressList(i))
 }
 
 func (r *Request) linkLocalOnly(asked string, i *Interface, a netip.Addr) *Problem {
-	return r.problem(api.ReasonNoAddressOfFamily, "%s is %s, whose first IPv6 address, the one that the library takes, is link-local (%s): it holds on one link and with an interface's name beside it, which the peers do not get. Give the interface a global or unique local address, and that first.",
-		asked, i.Name, a)
+	return r.problem(api.ReasonNoAddressOfFamily, "%s is %s, whose first IPv6 address, the one that the library "+
+		"takes, is link-local (%s): it holds on one link and with an interface's name beside it, which the peers do "+
+		"not get. Give the interface a global or unique local address, and that first.", asked, i.Name, a)
 }
 
 func familyOf(a netip.Addr) api.AddressFamily {

@@ -42,7 +42,8 @@ const (
 
 func rdmaTree(t *testing.T) string {
 	return tree(t, map[string]string{
-		nic + "/uevent":                                      "DRIVER=mlx5_core\nPCI_ID=15B3:1021\nPCI_SLOT_NAME=0000:0c:00.0",
+		nic + "/uevent": "DRIVER=mlx5_core\nPCI_ID=15B3:1021\n" +
+			"PCI_SLOT_NAME=0000:0c:00.0",
 		nic + "/net/eth1/operstate":                          "up",
 		nic + "/net/eth1/device":                             "->../../../0000:0c:00.0",
 		nic + "/infiniband/mlx5_0/device":                    "->../../../0000:0c:00.0",
@@ -82,7 +83,8 @@ func TestReadHCAs(t *testing.T) {
 		t.Fatalf("%d devices: %v", len(hcas), err)
 	}
 	first, second, soft := hcas[0], hcas[1], hcas[2]
-	if first.Name != "mlx5_0" || first.PCIAddress != "0000:0c:00.0" || first.Interface != "eth1" || first.DeviceFile != "/dev/infiniband/uverbs0" || !first.Usable {
+	if first.Name != "mlx5_0" || first.PCIAddress != "0000:0c:00.0" || first.Interface != "eth1" ||
+		first.DeviceFile != "/dev/infiniband/uverbs0" || !first.Usable {
 		t.Errorf("first: %+v", first)
 	}
 	var ports []int
@@ -93,17 +95,21 @@ func TestReadHCAs(t *testing.T) {
 		t.Fatalf("ports %v", ports)
 	}
 	p := first.Ports[0]
-	want := []GID{{0, netip.MustParseAddr("fe80::9a03:9bff:fe00:1"), "IB/RoCE v1"}, {3, netip.MustParseAddr("10.4.0.7"), "RoCE v2"}}
-	if p.State != discover.PortActive || p.LinkLayer != discover.LinkEthernet || p.GIDTableSize != 5 || !slices.Equal(p.GIDs, want) {
+	want := []GID{{0, netip.MustParseAddr("fe80::9a03:9bff:fe00:1"), "IB/RoCE v1"},
+		{3, netip.MustParseAddr("10.4.0.7"), "RoCE v2"}}
+	if p.State != discover.PortActive || p.LinkLayer != discover.LinkEthernet || p.GIDTableSize != 5 ||
+		!slices.Equal(p.GIDs, want) {
 		t.Errorf("port 1: %+v", p)
 	}
-	if p := first.Ports[1]; p.State != discover.PortInit || p.LinkLayer != discover.LinkInfiniBand || p.GIDTableSize != 0 {
+	if p := first.Ports[1]; p.State != discover.PortInit || p.LinkLayer != discover.LinkInfiniBand ||
+		p.GIDTableSize != 0 {
 		t.Errorf("port 2: %+v", p)
 	}
 	if p := first.Ports[2]; p.State != discover.PortDown || p.LinkLayer != discover.LinkUnknown {
 		t.Errorf("port 10: %+v", p)
 	}
-	if second.PCIAddress != "0000:0d:00.0" || second.Usable || second.DeviceFile != "/dev/infiniband/uverbs1" || second.Ports[0].State != discover.PortArmed {
+	if second.PCIAddress != "0000:0d:00.0" || second.Usable || second.DeviceFile != "/dev/infiniband/uverbs1" ||
+		second.Ports[0].State != discover.PortArmed {
 		t.Errorf("a sub-function whose file is not in the pod: %+v", second)
 	}
 	if soft.PCIAddress != "" || len(soft.Ports) != 0 || !soft.Usable {
@@ -112,7 +118,8 @@ func TestReadHCAs(t *testing.T) {
 }
 
 func TestReadHCAsOfOtherKernels(t *testing.T) {
-	if hcas, err := (NodeHost{Root: tree(t, map[string]string{"sys/class/net/lo/operstate": "unknown"})}).HCAs(); err != nil || hcas != nil {
+	if hcas, err := (NodeHost{Root: tree(t,
+		map[string]string{"sys/class/net/lo/operstate": "unknown"})}).HCAs(); err != nil || hcas != nil {
 		t.Errorf("without RDMA: %v, %v", hcas, err)
 	}
 	if _, err := readHCAs(failing{}, nil); !errors.Is(err, fs.ErrPermission) {
@@ -188,7 +195,8 @@ func TestPrefixOf(t *testing.T) {
 			t.Errorf("%v gives %v, want %s", tc.addr, p, tc.want)
 		}
 	}
-	for _, a := range []net.Addr{&net.TCPAddr{}, &net.IPNet{}, &net.IPNet{IP: net.ParseIP("10.0.0.7").To4(), Mask: net.IPMask{255, 0, 255, 0}}} {
+	for _, a := range []net.Addr{&net.TCPAddr{}, &net.IPNet{},
+		&net.IPNet{IP: net.ParseIP("10.0.0.7").To4(), Mask: net.IPMask{255, 0, 255, 0}}} {
 		if p, ok := prefixOf(a); ok {
 			t.Errorf("%v gives %v", a, p)
 		}

@@ -26,7 +26,8 @@ const (
 type Transport struct {
 	// Carrier between nodes, by the channels that were connected to other nodes; Unknown where the log shows none.
 	Carrier Carrier
-	// Chosen is the carrier of the network that the library said it would use, a weaker sign; Unknown where it said none.
+	// Chosen is the carrier of the network that the library said it would use, a weaker sign; Unknown where it said
+	// none.
 	Chosen Carrier
 	// Network is the library's word for it: IB, Socket, or a plugin's name.
 	Network string
@@ -142,7 +143,8 @@ func (t *Transport) settle() {
 // TellNext adds where to look, for who needs RDMA, where data went over TCP and the log gives no cause.
 func (t *Transport) TellNext() {
 	if (t.Carrier == TCP || t.Carrier == MixedCarrier) && len(t.Causes) == 0 {
-		t.addCause("the library's log gives no cause: look at the pod's RDMA resources (network.rdmaResources), its memlock limit, and `ibv_devinfo` on the node")
+		t.addCause("the library's log gives no cause: look at the pod's RDMA resources (network.rdmaResources), " +
+			"its memlock limit, and `ibv_devinfo` on the node")
 	}
 }
 
@@ -342,7 +344,9 @@ func (l *TransportLog) takeNet(via string) {
 	if _, err := strconv.Atoi(device); err != nil || name == "" {
 		return
 	}
-	direct := slices.ContainsFunc(strings.Split(flags, "/"), func(f string) bool { return strings.HasPrefix(f, "GDRDMA") })
+	direct := slices.ContainsFunc(strings.Split(flags, "/"), func(f string) bool {
+		return strings.HasPrefix(f, "GDRDMA")
+	})
 	switch carrierOf(name) {
 	case RDMA:
 		l.t.RDMAChannels++
@@ -373,9 +377,11 @@ func bounded(s string) string { return strings.ToValidUTF8(s[:min(len(s), 96)], 
 // over either, so that they stay unknown.
 func carrierOf(network string) Carrier {
 	switch {
-	case network == "IB" || network == "ROCM-IB" || network == "IB-CAST": // net_ib.cc; RCCL's for AMD's own NICs, net_ib_rocm.cc
+	// net_ib.cc; RCCL's for AMD's own NICs, net_ib_rocm.cc
+	case network == "IB" || network == "ROCM-IB" || network == "IB-CAST":
 		return RDMA
-	case strings.HasPrefix(network, "IBext") || network == "RCCL-ANP": // nccl-rdma-sharp-plugins; AMD's plugin for its own NICs
+	// nccl-rdma-sharp-plugins; AMD's plugin for its own NICs
+	case strings.HasPrefix(network, "IBext") || network == "RCCL-ANP":
 		return RDMA
 	case network == "Socket": // net_socket.cc
 		return TCP
@@ -391,17 +397,21 @@ const noGPUDirect = "data goes through host memory"
 func causeOf(text string) string {
 	switch {
 	case strings.HasPrefix(text, "NET/IB : No device found"):
-		return "the library found no RDMA device: ask for the devices with network.rdmaResources, and look whether the image has libibverbs and the NIC's provider"
+		return "the library found no RDMA device: ask for the devices with network.rdmaResources, and look whether " +
+			"the image has libibverbs and the NIC's provider"
 	case strings.HasPrefix(text, "Failed to open libibverbs.so"):
 		return "the image has no libibverbs (Failed to open libibverbs.so): install rdma-core in the runtime image"
 	case strings.HasPrefix(text, "NET/IB : Unable to open device"):
 		return bounded(text) + ": the pod may not open it; ask for it with network.rdmaResources"
 	case strings.HasPrefix(text, "Call to ibv_") && strings.Contains(text, "Cannot allocate memory"):
-		return "memory could not be registered for RDMA (" + bounded(text) + "): raise the memlock limit in the container runtime"
+		return "memory could not be registered for RDMA (" + bounded(text) +
+			"): raise the memlock limit in the container runtime"
 	case strings.HasPrefix(text, "Call to ibv_") && strings.Contains(text, " failed"):
 		return bounded(text)
-	case strings.Contains(text, "GPU Direct RDMA Disabled for HCA"), strings.Contains(text, "Could not find memory_peers directory"):
-		return noGPUDirect + " (" + bounded(text) + "): load the peer memory module of the NIC's driver, or use a kernel with DMA-BUF"
+	case strings.Contains(text, "GPU Direct RDMA Disabled for HCA"),
+		strings.Contains(text, "Could not find memory_peers directory"):
+		return noGPUDirect + " (" + bounded(text) +
+			"): load the peer memory module of the NIC's driver, or use a kernel with DMA-BUF"
 	}
 	return ""
 }

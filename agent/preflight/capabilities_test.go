@@ -24,7 +24,8 @@ func TestParseEffective(t *testing.T) {
 			t.Errorf("%q gives %x", text, got)
 		}
 	}
-	for text, want := range map[string]bool{"         0          0 4294967295\n": true, "0 100000 65536\n": false, "": false, "0 0 65536\n": false, "0 0 1\n1 1 4294967294\n": false} {
+	for text, want := range map[string]bool{"         0          0 4294967295\n": true, "0 100000 65536\n": false,
+		"": false, "0 0 65536\n": false, "0 0 1\n1 1 4294967294\n": false} {
 		if got := firstUserNamespace(text); got != want {
 			t.Errorf("%q: first user namespace %t", text, got)
 		}
@@ -67,7 +68,8 @@ func TestLockedMemoryWithCapability(t *testing.T) {
 		t.Errorf("without: %s %s", f.State, f.Message)
 	}
 	low.LocksPastLimit = true
-	if f := checkLockedMemory(low); f.State != Met || !strings.Contains(f.Message, "CAP_IPC_LOCK") || !strings.Contains(f.Message, "8388608 bytes") {
+	if f := checkLockedMemory(low); f.State != Met || !strings.Contains(f.Message, "CAP_IPC_LOCK") ||
+		!strings.Contains(f.Message, "8388608 bytes") {
 		t.Errorf("with: %s %s", f.State, f.Message)
 	}
 	if f := checkLockedMemory(NodeFacts{LocksPastLimit: true}); f.State != Unknown {

@@ -27,7 +27,8 @@ func (f NodeFacts) vendors(need Need) []vendor {
 	d := f.Discovered
 	amdGPUs := d != nil && len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) > 0
 	// KFD is part of AMD's driver.
-	amdDriver := d != nil && (d.Generation != nil || d.Driver.Kind == discover.DriverDKMS || d.Driver.Kind == discover.DriverInTree || d.Driver.Kind == discover.DriverBuiltIn)
+	amdDriver := d != nil && (d.Generation != nil || d.Driver.Kind == discover.DriverDKMS ||
+		d.Driver.Kind == discover.DriverInTree || d.Driver.Kind == discover.DriverBuiltIn)
 	nvidiaGPUs := len(f.NVIDIAGPUs) > 0
 	switch {
 	case amdGPUs != nvidiaGPUs:
@@ -69,7 +70,9 @@ func agreed(name string, vendors []vendor, check func(vendor) Finding) Finding {
 	a, b := first.Message, second.Message
 	switch {
 	case first.State != second.State:
-		return found(name, Unknown, -1, "no library was loaded yet that would tell which GPUs it is for; %s's: %s; %s's: %s", vendors[0], a, vendors[1], b)
+		return found(name, Unknown, -1,
+			"no library was loaded yet that would tell which GPUs it is for; %s's: %s; %s's: %s",
+			vendors[0], a, vendors[1], b)
 	case a == b:
 		return first
 	}
@@ -109,14 +112,17 @@ func (f NodeFacts) gpusOf(v vendor) shown {
 		if f.NVIDIAGPUs == nil {
 			return shown{text: "/proc/driver/nvidia/gpus is not there to count GPUs"}
 		}
-		return shown{gpus: len(f.NVIDIAGPUs), isKnown: true, text: fmt.Sprintf("/proc/driver/nvidia/gpus shows %d GPUs", len(f.NVIDIAGPUs))}
+		return shown{gpus: len(f.NVIDIAGPUs), isKnown: true,
+			text: fmt.Sprintf("/proc/driver/nvidia/gpus shows %d GPUs", len(f.NVIDIAGPUs))}
 	}
 	d := f.Discovered
 	// A topology that was read and has no GPU counts as well.
-	if d == nil || len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes) == 0 && (d.Generation == nil || f.isUnread(kfdNodesDir)) {
+	if d == nil || len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes) == 0 &&
+		(d.Generation == nil || f.isUnread(kfdNodesDir)) {
 		return shown{text: fmt.Sprintf("KFD's topology shows no GPU (%s)", f.unread("sys/class/kfd/kfd/topology"))}
 	}
-	s := shown{gpus: len(d.Devices), unread: len(d.UnreadableNodes), isKnown: true, text: fmt.Sprintf("KFD shows %d GPUs", len(d.Devices))}
+	s := shown{gpus: len(d.Devices), unread: len(d.UnreadableNodes), isKnown: true,
+		text: fmt.Sprintf("KFD shows %d GPUs", len(d.Devices))}
 	if n := len(d.HiddenNodes); n > 0 {
 		s.text += fmt.Sprintf(" and hides %d from this container", n)
 	}
@@ -129,7 +135,8 @@ func (f NodeFacts) gpusOf(v vendor) shown {
 // ShowsNoGPU says that nothing that could be read shows a GPU of either vendor, usable or not.
 func (f NodeFacts) ShowsNoGPU() bool {
 	d := f.Discovered
-	return len(f.NVIDIAGPUs) == 0 && (d == nil || len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) == 0)
+	return len(f.NVIDIAGPUs) == 0 &&
+		(d == nil || len(d.Devices)+len(d.HiddenNodes)+len(d.UnreadableNodes)+len(d.PCIGPUs) == 0)
 }
 
 func checkGPUCount(f NodeFacts, need Need) Finding {
@@ -165,7 +172,8 @@ func (f NodeFacts) VisibleGPUs(need Need) (count int, unknown string) {
 			return 0, fmt.Sprintf("how many GPUs %s leaves to a rank is not known", m)
 		}
 		if seen = append(seen, s.text); len(seen) > 1 && n != count {
-			return 0, fmt.Sprintf("%s, and no library was loaded yet that would tell which it is for", strings.Join(seen, " and "))
+			return 0, fmt.Sprintf("%s, and no library was loaded yet that would tell which it is for",
+				strings.Join(seen, " and "))
 		}
 		count = n
 	}

@@ -58,7 +58,8 @@ const (
 	kfdNodesDir   = "sys/class/kfd/kfd/topology/nodes"
 	kfdProcessDir = "sys/class/kfd/kfd/proc"
 	nvidiaGPUDir  = "proc/driver/nvidia/gpus"
-	// gatherDeadline bounds what is read beside the scan, which has deadlines of its own: a GPU in reset can block a read.
+	// gatherDeadline bounds what is read beside the scan, which has deadlines of its own: a GPU in reset can block a
+	// read.
 	gatherDeadline = 5 * time.Second
 	maxProcesses   = 256
 	maxQueues      = 1024
@@ -106,7 +107,8 @@ func Gather(ctx context.Context, h Host, environ []string) NodeFacts {
 	defer timer.Stop()
 	select {
 	case u := <-done:
-		f.KFDProcesses, f.BusyPercent, f.NVIDIAGPUs, f.NVIDIADriver = u.KFDProcesses, u.BusyPercent, u.NVIDIAGPUs, u.NVIDIADriver
+		f.KFDProcesses, f.BusyPercent, f.NVIDIAGPUs, f.NVIDIADriver = u.KFDProcesses, u.BusyPercent,
+			u.NVIDIAGPUs, u.NVIDIADriver
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -123,7 +125,9 @@ func gatherUsers(fs discover.FS, d *discover.Facts) NodeFacts {
 				f.KFDProcesses = append(f.KFDProcesses, readKFDProcess(fs, pid))
 			}
 		}
-		sort.Slice(f.KFDProcesses, func(i, j int) bool { return f.KFDProcesses[i].ProcessID < f.KFDProcesses[j].ProcessID })
+		sort.Slice(f.KFDProcesses, func(i, j int) bool {
+			return f.KFDProcesses[i].ProcessID < f.KFDProcesses[j].ProcessID
+		})
 	}
 	if names, err := fs.ReadDir(nvidiaGPUDir); err == nil {
 		f.NVIDIAGPUs = []string{}
@@ -135,7 +139,8 @@ func gatherUsers(fs discover.FS, d *discover.Facts) NodeFacts {
 		sort.Strings(f.NVIDIAGPUs)
 	}
 	f.NVIDIADriver = f.NVIDIAGPUs != nil
-	for _, name := range []string{"proc/driver/nvidia/version", "sys/module/nvidia/version"} { // a container may lack the first
+	// a container may lack the first
+	for _, name := range []string{"proc/driver/nvidia/version", "sys/module/nvidia/version"} {
 		_, err := fs.ReadFile(name)
 		f.NVIDIADriver = f.NVIDIADriver || err == nil
 	}

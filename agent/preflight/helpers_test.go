@@ -49,8 +49,10 @@ func (h memHost) OpenRoot() (Root, error) {
 	return h.fs, nil
 }
 
-var eth0 = Interface{Name: "eth0", Running: true, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}}
-var lo = Interface{Name: "lo", Running: true, Loopback: true, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}}
+var eth0 = Interface{Name: "eth0", Running: true,
+	Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}}
+var lo = Interface{Name: "lo", Running: true, Loopback: true,
+	Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}}
 
 func goodHost(fs memFS) memHost {
 	return memHost{fs: fs, shm: 16 << 30, memlock: -1, interfaces: []Interface{lo, eth0}}
@@ -150,8 +152,9 @@ func gather(t testing.TB, h Host) NodeFacts {
 
 // goodNeed is a run with all variants of RCCLX on eight GPUs.
 func goodNeed() Need {
-	return Need{Ranks: 8, Nodes: 1, Flavor: rcclx.FlavorRCCLXDev, Variants: []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision},
-		Environ: []string{"NCCL_HOSTID=node", "HSA_NO_SCRATCH_RECLAIM=1"}, MemoryBytes: 4 << 30}
+	return Need{Ranks: 8, Nodes: 1, Flavor: rcclx.FlavorRCCLXDev,
+		Variants: []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision},
+		Environ:  []string{"NCCL_HOSTID=node", "HSA_NO_SCRATCH_RECLAIM=1"}, MemoryBytes: 4 << 30}
 }
 
 // goodRanks sit on the node's GPUs in the kernel's order.
@@ -165,9 +168,10 @@ func goodRanks(f NodeFacts, n int) []RankFacts {
 		case i < len(f.NVIDIAGPUs):
 			pci = f.NVIDIAGPUs[i]
 		}
-		out[i] = RankFacts{Rank: i, Device: i, ProcessID: 100 + i, Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev, VersionCode: 22803,
-			Path: "/opt/rocm/lib/librccl.so.1", BuildHash: "0123456789abcdef", SettingsHash: "fedcba9876543210", RuntimeVersionCode: 60443484,
-			PCIAddress: pci, TotalMemoryBytes: 192 << 30, FreeMemoryBytes: 191 << 30}}
+		out[i] = RankFacts{Rank: i, Device: i, ProcessID: 100 + i,
+			Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev, VersionCode: 22803,
+				Path: "/opt/rocm/lib/librccl.so.1", BuildHash: "0123456789abcdef", SettingsHash: "fedcba9876543210",
+				RuntimeVersionCode: 60443484, PCIAddress: pci, TotalMemoryBytes: 192 << 30, FreeMemoryBytes: 191 << 30}}
 	}
 	return out
 }

@@ -101,7 +101,8 @@ func parseLockedMemory(text string) (int64, error) {
 				return n, nil
 			}
 		}
-		return 0, fmt.Errorf("read the limit on locked memory: %q is not a line of /proc/self/limits", strings.TrimSpace(line))
+		return 0, fmt.Errorf("read the limit on locked memory: %q is not a line of /proc/self/limits",
+			strings.TrimSpace(line))
 	}
 	return 0, fmt.Errorf("read the limit on locked memory: /proc/self/limits has no line %q", "Max locked memory")
 }

@@ -21,7 +21,8 @@ func TestParseLockedMemory(t *testing.T) {
 			t.Errorf("%q gave %d, %v; want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", limitsHead, "Max locked memory", "Max locked memory  -1  -1 bytes", "Max locked memory  x  x bytes", "Max locked memory 9223372036854775808 1 bytes"} {
+	for _, text := range []string{"", limitsHead, "Max locked memory", "Max locked memory  -1  -1 bytes",
+		"Max locked memory  x  x bytes", "Max locked memory 9223372036854775808 1 bytes"} {
 		if got, err := parseLockedMemory(text); err == nil {
 			t.Errorf("%q gave %d", text, got)
 		}

@@ -85,7 +85,8 @@ func Lock(dir string, pci []string, holder Holder) (release func(), finding *Fin
 		switch {
 		case err != nil:
 			if finding == nil {
-				x := found(GPUBusy, Unknown, slices.Index(pci, address), "GPU %s could not be locked against a second run: %v", address, err)
+				x := found(GPUBusy, Unknown, slices.Index(pci, address),
+					"GPU %s could not be locked against a second run: %v", address, err)
 				finding = &x
 			}
 		case other != nil:

@@ -86,7 +86,8 @@ func TestLockBetweenProcesses(t *testing.T) {
 			if f == nil || f.State != Failed || f.Name != GPUBusy || f.Rank != 1 {
 				t.Fatalf("finding %+v, expected that rank 1's GPU is busy", f)
 			}
-			for _, want := range []string{gpuB, `run "run-a"`, fmt.Sprintf("process %d", other.cmd.Process.Pid), "2027-01-15T08:00:00Z"} {
+			for _, want := range []string{gpuB, `run "run-a"`, fmt.Sprintf("process %d", other.cmd.Process.Pid),
+				"2027-01-15T08:00:00Z"} {
 				if !strings.Contains(f.Message, want) {
 					t.Errorf("message %q lacks %q", f.Message, want)
 				}
@@ -126,7 +127,8 @@ func TestHolderInWords(t *testing.T) {
 		}
 	}
 	f := found(GPUBusy, Failed, 0, "GPU %s is in use by %s", gpuA, Holder{})
-	if got := f.Advised(audience.Shell); strings.Contains(got, ",:") || !strings.Contains(got, "lock's file: wait for") {
+	if got := f.Advised(audience.Shell); strings.Contains(got, ",:") ||
+		!strings.Contains(got, "lock's file: wait for") {
 		t.Errorf("%q", got)
 	}
 }
@@ -151,7 +153,8 @@ func TestLockBetweenUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied, dir := filepath.Join(base, "program"), filepath.Join(base, "lock")
-	for _, err := range []error{os.Chmod(base, 0o755), os.WriteFile(copied, program, 0o755), os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777|os.ModeSticky)} {
+	for _, err := range []error{os.Chmod(base, 0o755), os.WriteFile(copied, program, 0o755), os.Mkdir(dir, 0o777),
+		os.Chmod(dir, 0o777|os.ModeSticky)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,14 +223,19 @@ func TestLockFiles(t *testing.T) {
 	}{
 		"new file":   {func(string) error { return nil }, gpuA, "", ""},
 		"upper case": {func(string) error { return nil }, "0000:AB:00.0", "", ""},
-		"stale file": {func(d string) error { return os.WriteFile(lockPath(d, gpuA), []byte(`{"pid":1,"run":"old"}`), 0o666) }, gpuA, "", ""},
+		"stale file": {func(d string) error {
+			return os.WriteFile(lockPath(d, gpuA), []byte(`{"pid":1,"run":"old"}`), 0o666)
+		}, gpuA, "", ""},
 		"file of garbage": {func(d string) error {
 			return os.WriteFile(lockPath(d, gpuA), []byte(strings.Repeat("x", 99999)), 0o666)
 		}, gpuA, "", ""},
-		"read-only file":      {func(d string) error { return os.WriteFile(lockPath(d, gpuA), nil, 0o444) }, gpuA, "", ""},
-		"link":                {func(d string) error { return os.Symlink(filepath.Join(d, "target"), lockPath(d, gpuA)) }, gpuA, Unknown, "could not be locked"},
-		"FIFO":                {func(d string) error { return unix.Mkfifo(lockPath(d, gpuA), 0o666) }, gpuA, Unknown, "not a regular file"},
-		"folder":              {func(d string) error { return os.Mkdir(lockPath(d, gpuA), 0o777) }, gpuA, Unknown, "could not be locked"},
+		"read-only file": {func(d string) error { return os.WriteFile(lockPath(d, gpuA), nil, 0o444) }, gpuA, "", ""},
+		"link": {func(d string) error { return os.Symlink(filepath.Join(d, "target"), lockPath(d, gpuA)) }, gpuA,
+			Unknown, "could not be locked"},
+		"FIFO": {func(d string) error { return unix.Mkfifo(lockPath(d, gpuA), 0o666) }, gpuA, Unknown,
+			"not a regular file"},
+		"folder": {func(d string) error { return os.Mkdir(lockPath(d, gpuA), 0o777) }, gpuA, Unknown,
+			"could not be locked"},
 		"no folder for locks": {os.Remove, gpuA, Unknown, "no such file"},
 		"address as a path":   {func(string) error { return nil }, "../../0000:05", Unknown, "no PCI address"},
 		"no address":          {func(string) error { return nil }, "", Unknown, "no PCI address"},

@@ -268,12 +268,15 @@ func hiddenFrom(c maskChain, need Need) Finding {
 	case known && left < need.Ranks: // another mask could only hide more
 		return found(HiddenGPUs, Failed, -1, "%s, %d ranks need to see that many%s", c, need.Ranks, c.remedy())
 	case unclear != nil && unclear == c.disputed && unclear.atMost < need.Ranks:
-		return found(HiddenGPUs, Unknown, -1, "%s leaves a rank %d GPUs by AMD's documents, and is for OpenCL alone by its source; %d ranks need to see that many",
-			unclear, unclear.atMost, need.Ranks)
+		return found(HiddenGPUs, Unknown, -1, "%s leaves a rank %d GPUs by AMD's documents, and is for OpenCL alone "+
+			"by its source; %d ranks need to see that many", unclear, unclear.atMost, need.Ranks)
 	case unclear != nil && unclear != c.disputed:
-		return found(HiddenGPUs, Unknown, -1, "how many GPUs %s leaves to a rank is not known, %d ranks need to see that many; a rank that finds none at its ordinal will say so", unclear, need.Ranks)
+		return found(HiddenGPUs, Unknown, -1, "how many GPUs %s leaves to a rank is not known, %d ranks need to see "+
+			"that many; a rank that finds none at its ordinal will say so", unclear, need.Ranks)
 	case !known:
 		return met(HiddenGPUs, "no variable of the ranks' environment hides a GPU")
 	}
-	return found(HiddenGPUs, Warning, -1, "%s, enough for %d ranks; a job with another mask uses other GPUs, and with DDA aborts where it sees fewer", c, need.Ranks)
+	return found(HiddenGPUs, Warning, -1,
+		"%s, enough for %d ranks; a job with another mask uses other GPUs, and with DDA aborts where it sees fewer",
+		c, need.Ranks)
 }

@@ -28,13 +28,15 @@ func TestMasks(t *testing.T) {
 		// An ordinal twice: CUDA's rules say nothing, HIP counts it once, ROCr ends there.
 		"0,0,1": {-1, 2, 1},
 		// Names.
-		"GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1": {2, 2, -1}, // too long for ROCr's source, and in its newer documents
+		// too long for ROCr's source, and in its newer documents
+		"GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,GPU-1": {2, 2, -1},
 		"GPU-1122334455667788, gpu-2":                    {-1, 1, 2},
 		"MIG-5f2e, MIG-77aa":                             {2, 0, 0},
 		"MIG-GPU-8932f937/1/0":                           {1, 0, 0},
 		"GPU-,0":                                         {-1, 2, 0},
 		// Words.
-		"none": {-1, 0, 0}, "all": {-1, 0, 0}, "0-3": {-1, 0, 0}, "NoDevFiles": {-1, 0, 0}, "0,gpu": {-1, 1, 1}, "99999999999999999999": {-1, 0, 0},
+		"none": {-1, 0, 0}, "all": {-1, 0, 0}, "0-3": {-1, 0, 0}, "NoDevFiles": {-1, 0, 0}, "0,gpu": {-1, 1, 1},
+		"99999999999999999999": {-1, 0, 0},
 	} {
 		for i, runtime := range []string{"CUDA", "HIP", "ROCr"} {
 			got, understood := parsers[i](list, anyGPUs)
@@ -76,11 +78,14 @@ func FuzzMasks(f *testing.F) {
 func TestHiddenFromCUDA(t *testing.T) {
 	f := gather(t, nvidiaHost())
 	for list, want := range map[string]State{
-		"0,1,2,3": Warning, "0, 1, 2, 3": Warning, "GPU-a,GPU-b,GPU-c,GPU-d": Warning, "MIG-a,MIG-b,MIG-c,MIG-d": Warning,
-		"all": Unknown, "0-3": Unknown, "0,0,0,0": Unknown, "1": Failed, "0,1,-1,2": Failed, "": Failed, "GPU-a": Failed,
+		"0,1,2,3": Warning, "0, 1, 2, 3": Warning, "GPU-a,GPU-b,GPU-c,GPU-d": Warning,
+		"MIG-a,MIG-b,MIG-c,MIG-d": Warning,
+		"all":                     Unknown, "0-3": Unknown, "0,0,0,0": Unknown, "1": Failed, "0,1,-1,2": Failed,
+		"": Failed, "GPU-a": Failed,
 	} {
 		for _, flavor := range []rcclx.Flavor{"", rcclx.FlavorNCCL} {
-			got := one(t, CheckNode(f, Need{Ranks: 4, Flavor: flavor, Environ: []string{"CUDA_VISIBLE_DEVICES=" + list, "ROCR_VISIBLE_DEVICES=0"}}), HiddenGPUs)
+			got := one(t, CheckNode(f, Need{Ranks: 4, Flavor: flavor,
+				Environ: []string{"CUDA_VISIBLE_DEVICES=" + list, "ROCR_VISIBLE_DEVICES=0"}}), HiddenGPUs)
 			if got.State != want || want != Met && !strings.Contains(got.Message, "CUDA_VISIBLE_DEVICES="+list) {
 				t.Errorf("%q (library %q): %+v, expected %s", list, flavor, got, want)
 			}
@@ -97,25 +102,32 @@ func TestMaskChain(t *testing.T) {
 		want    int // none: no variable says
 		unclear string
 	}{
-		"none":                            {8, nil, none, ""},
-		"one":                             {8, []string{"ROCR_VISIBLE_DEVICES=4,5"}, 2, ""},
-		"the same list twice, from 0":     {8, []string{"ROCR_VISIBLE_DEVICES=0,1", "HIP_VISIBLE_DEVICES=0,1"}, 2, ""},
-		"the same list twice, upper half": {8, []string{"ROCR_VISIBLE_DEVICES=4,5,6,7", "HIP_VISIBLE_DEVICES=4,5,6,7"}, 0, ""},
-		"the same list twice, in part":    {8, []string{"ROCR_VISIBLE_DEVICES=1,2,3", "HIP_VISIBLE_DEVICES=1,2,3"}, 2, ""},
-		"a list across":                   {8, []string{"ROCR_VISIBLE_DEVICES=3,4", "HIP_VISIBLE_DEVICES=0,3"}, 1, ""},
-		"CUDA's for HIP":                  {8, []string{"ROCR_VISIBLE_DEVICES=4,5", "CUDA_VISIBLE_DEVICES=4,5"}, 0, ""},
-		"HIP's before CUDA's":             {8, []string{"ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=4"}, 1, ""},
-		"an empty one of HIP":             {8, []string{"ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=1"}, 1, ""},
-		"an empty one of ROCr":            {8, []string{"ROCR_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=0"}, 0, ""},
-		"one that no GPU has":             {4, []string{"HIP_VISIBLE_DEVICES=4,5"}, 0, ""},
-		"ROCr's ends there":               {4, []string{"ROCR_VISIBLE_DEVICES=3,4,2"}, 1, ""},
-		"ROCr reads no more than GPUs":    {2, []string{"ROCR_VISIBLE_DEVICES=1,0,x"}, 2, ""},
-		"how many is not known":           {anyGPUs, []string{"ROCR_VISIBLE_DEVICES=12,13", "HIP_VISIBLE_DEVICES=1"}, 1, ""},
-		"UUIDs, then ordinals":            {8, []string{"ROCR_VISIBLE_DEVICES=GPU-1122334455667788,GPU-2", "HIP_VISIBLE_DEVICES=1,2"}, 1, ""},
-		"ROCr's not understood":           {8, []string{"ROCR_VISIBLE_DEVICES=0,,1", "HIP_VISIBLE_DEVICES=0,1"}, 2, "ROCR_VISIBLE_DEVICES=0,,1"},
-		"OpenCL's, the same GPUs":         {8, []string{"ROCR_VISIBLE_DEVICES=0,1", "GPU_DEVICE_ORDINAL=0,1"}, 2, ""},
-		"OpenCL's, none of them":          {8, []string{"ROCR_VISIBLE_DEVICES=4,5", "GPU_DEVICE_ORDINAL=4,5"}, 2, "GPU_DEVICE_ORDINAL=4,5"},
-		"OpenCL's alone":                  {8, []string{"GPU_DEVICE_ORDINAL=3"}, none, "GPU_DEVICE_ORDINAL=3"},
+		"none":                        {8, nil, none, ""},
+		"one":                         {8, []string{"ROCR_VISIBLE_DEVICES=4,5"}, 2, ""},
+		"the same list twice, from 0": {8, []string{"ROCR_VISIBLE_DEVICES=0,1", "HIP_VISIBLE_DEVICES=0,1"}, 2, ""},
+		"the same list twice, upper half": {8,
+			[]string{"ROCR_VISIBLE_DEVICES=4,5,6,7", "HIP_VISIBLE_DEVICES=4,5,6,7"}, 0, ""},
+		"the same list twice, in part": {8, []string{"ROCR_VISIBLE_DEVICES=1,2,3", "HIP_VISIBLE_DEVICES=1,2,3"}, 2, ""},
+		"a list across":                {8, []string{"ROCR_VISIBLE_DEVICES=3,4", "HIP_VISIBLE_DEVICES=0,3"}, 1, ""},
+		"CUDA's for HIP":               {8, []string{"ROCR_VISIBLE_DEVICES=4,5", "CUDA_VISIBLE_DEVICES=4,5"}, 0, ""},
+		"HIP's before CUDA's": {8,
+			[]string{"ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=4"}, 1, ""},
+		"an empty one of HIP": {8,
+			[]string{"ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=1"}, 1, ""},
+		"an empty one of ROCr":         {8, []string{"ROCR_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=0"}, 0, ""},
+		"one that no GPU has":          {4, []string{"HIP_VISIBLE_DEVICES=4,5"}, 0, ""},
+		"ROCr's ends there":            {4, []string{"ROCR_VISIBLE_DEVICES=3,4,2"}, 1, ""},
+		"ROCr reads no more than GPUs": {2, []string{"ROCR_VISIBLE_DEVICES=1,0,x"}, 2, ""},
+		"how many is not known": {anyGPUs,
+			[]string{"ROCR_VISIBLE_DEVICES=12,13", "HIP_VISIBLE_DEVICES=1"}, 1, ""},
+		"UUIDs, then ordinals": {8,
+			[]string{"ROCR_VISIBLE_DEVICES=GPU-1122334455667788,GPU-2", "HIP_VISIBLE_DEVICES=1,2"}, 1, ""},
+		"ROCr's not understood": {8, []string{"ROCR_VISIBLE_DEVICES=0,,1", "HIP_VISIBLE_DEVICES=0,1"}, 2,
+			"ROCR_VISIBLE_DEVICES=0,,1"},
+		"OpenCL's, the same GPUs": {8, []string{"ROCR_VISIBLE_DEVICES=0,1", "GPU_DEVICE_ORDINAL=0,1"}, 2, ""},
+		"OpenCL's, none of them": {8, []string{"ROCR_VISIBLE_DEVICES=4,5", "GPU_DEVICE_ORDINAL=4,5"}, 2,
+			"GPU_DEVICE_ORDINAL=4,5"},
+		"OpenCL's alone": {8, []string{"GPU_DEVICE_ORDINAL=3"}, none, "GPU_DEVICE_ORDINAL=3"},
 	} {
 		chain := chainOf(amd, c.gpus, Need{Environ: c.environ})
 		got, known := chain.left()
@@ -135,13 +147,16 @@ func TestMaskChain(t *testing.T) {
 // TestMaskAdvice names the variables, their values, and what would be right.
 func TestMaskAdvice(t *testing.T) {
 	for text, environ := range map[string][]string{
-		"ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these; " +
+		"ROCR_VISIBLE_DEVICES=4,5,6,7 leaves a rank 4 GPUs, renumbered from 0, " +
+			"and HIP_VISIBLE_DEVICES=4,5,6,7 leaves 0 of these; " +
 			"unset ROCR_VISIBLE_DEVICES=4,5,6,7 or HIP_VISIBLE_DEVICES=4,5,6,7, or write HIP_VISIBLE_DEVICES=0,1,2,3": {
 			"ROCR_VISIBLE_DEVICES=4,5,6,7", "HIP_VISIBLE_DEVICES=4,5,6,7"},
-		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, renumbered from 0, and CUDA_VISIBLE_DEVICES=4,5,6 leaves 0 of these; " +
+		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, renumbered from 0, " +
+			"and CUDA_VISIBLE_DEVICES=4,5,6 leaves 0 of these; " +
 			"unset ROCR_VISIBLE_DEVICES=4,5 or CUDA_VISIBLE_DEVICES=4,5,6, or write CUDA_VISIBLE_DEVICES=0,1": {
 			"ROCR_VISIBLE_DEVICES=4,5", "CUDA_VISIBLE_DEVICES=4,5,6"},
-		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=1 leaves 1 of these": {
+		"ROCR_VISIBLE_DEVICES=4,5 leaves a rank 2 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=1 " +
+			"leaves 1 of these": {
 			"ROCR_VISIBLE_DEVICES=4,5", "HIP_VISIBLE_DEVICES=1"},
 		"ROCR_VISIBLE_DEVICES= leaves a rank 0 GPUs, renumbered from 0, and HIP_VISIBLE_DEVICES=0 leaves 0 of these": {
 			"ROCR_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=0"},

@@ -77,8 +77,9 @@ func TestEveryNameIsKnown(t *testing.T) {
 // TestAdviceSuitsItsAudience: who has no Kubernetes is told of no field and no pod, and who has is told of no flag.
 func TestAdviceSuitsItsAudience(t *testing.T) {
 	foreign := map[audience.Audience]*regexp.Regexp{
-		audience.Shell: regexp.MustCompile(`spec\.|runtime\.pod|benchmark\.|\b[Pp]ods?\b|image|device plugin|CommGroup`),
-		audience.Pod:   regexp.MustCompile(`--(library|runtime|ranks|sizes|devices)\b|ulimit -l`),
+		audience.Shell: regexp.MustCompile(
+			`spec\.|runtime\.pod|benchmark\.|\b[Pp]ods?\b|image|device plugin|CommGroup`),
+		audience.Pod: regexp.MustCompile(`--(library|runtime|ranks|sizes|devices)\b|ulimit -l`),
 	}
 	for _, name := range Names() {
 		for who, words := range foreign {
@@ -93,11 +94,13 @@ func TestAdviceSuitsItsAudience(t *testing.T) {
 func TestScratchReclaimNamesTheTable(t *testing.T) {
 	for _, target := range []string{"gfx942", "gfx950"} {
 		least, ruled := compat.ScratchFirmware(target)
-		if want := fmt.Sprintf("%d (%s)", least, target); !ruled || !strings.Contains(table[ScratchReclaim].Holds, want) {
+		if want := fmt.Sprintf("%d (%s)", least, target); !ruled ||
+			!strings.Contains(table[ScratchReclaim].Holds, want) {
 			t.Errorf("%q lacks %q", table[ScratchReclaim].Holds, want)
 		}
 	}
-	if code := compat.ScratchRuntimeCode; !strings.Contains(table[ScratchReclaim].Holds, fmt.Sprintf("%d.%d.%d", code/10_000_000, code/100_000%100, code%100_000)) {
+	if code := compat.ScratchRuntimeCode; !strings.Contains(table[ScratchReclaim].Holds,
+		fmt.Sprintf("%d.%d.%d", code/10_000_000, code/100_000%100, code%100_000)) {
 		t.Errorf("%q lacks the runtime of %d", table[ScratchReclaim].Holds, code)
 	}
 }

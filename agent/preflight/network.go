@@ -107,17 +107,24 @@ func checkAddressFamily(f NodeFacts, need Need) Finding {
 	stopped, okStopped := Bootstrap(allRunning(f.Interfaces), need)
 	switch {
 	case !ok && okStopped && need.Flavor != rcclx.FlavorRCCLXDev:
-		return found(AddressFamily, Warning, -1, "only the %s would do for %s=%q and %s=%q, and it is not running: older libraries listen there, newer ones find no interface among %s", stopped,
+		return found(AddressFamily, Warning, -1, "only the %s would do for %s=%q and %s=%q, and it is not running: "+
+			"older libraries listen there, newer ones find no interface among %s", stopped,
 			envSocketInterface, names, envSocketFamily, family, describe(f.Interfaces))
 	case !ok:
-		return found(AddressFamily, Failed, -1, "no running interface for %s=%q and %s=%q among %s", envSocketInterface, names,
-			envSocketFamily, family, describe(f.Interfaces))
-	case b.Loopback && need.Nodes > 1 && !need.onLoopback(): // for communicators over several nodes; those of one node say nothing of it
-		return found(AddressFamily, Failed, -1, "ranks would listen on the %s, which other nodes do not reach; interfaces are %s", b, describe(f.Interfaces))
+		return found(AddressFamily, Failed, -1, "no running interface for %s=%q and %s=%q among %s", envSocketInterface,
+			names, envSocketFamily, family, describe(f.Interfaces))
+	// for communicators over several nodes; those of one node say nothing of it
+	case b.Loopback && need.Nodes > 1 && !need.onLoopback():
+		return found(AddressFamily, Failed, -1,
+			"ranks would listen on the %s, which other nodes do not reach; interfaces are %s", b,
+			describe(f.Interfaces))
 	case b.Loopback && len(names) < 2:
-		return found(AddressFamily, Warning, -1, "ranks listen on the %s, the only one: enough on one node, not for several", b)
+		return found(AddressFamily, Warning, -1,
+			"ranks listen on the %s, the only one: enough on one node, not for several", b)
 	case family != "" && family != "AF_INET" && family != "AF_INET6":
-		return found(AddressFamily, Warning, -1, "ranks listen on the %s, but %s is %q, which the library ignores: it knows AF_INET and AF_INET6", b, envSocketFamily, family)
+		return found(AddressFamily, Warning, -1,
+			"ranks listen on the %s, but %s is %q, which the library ignores: it knows AF_INET and AF_INET6", b,
+			envSocketFamily, family)
 	}
 	return met(AddressFamily, "all ranks listen on the %s", b)
 }

@@ -9,11 +9,11 @@ import (
 
 const (
 	// sharedMemoryBytes a rank, under which /dev/shm may not do: a segment of one connection that goes over the host's
-	// memory has 9637888 bytes, and Docker's default of 64 MiB was too little for four ranks with such connections, while
-	// eight that reach each other by P2P need none (NVIDIA/nccl#525). So less is a risk and no error.
+	// memory has 9637888 bytes, and Docker's default of 64 MiB was too little for four ranks with such connections,
+	// while eight that reach each other by P2P need none (NVIDIA/nccl#525). So less is a risk and no error.
 	sharedMemoryBytes = 8 << 20
-	// fullSharedMemoryBytes a rank, under which /dev/shm is as good as full: 16 pages, less than the control blocks of a
-	// few connections. What can be left over on a healthy node of Docker's default is far more.
+	// fullSharedMemoryBytes a rank, under which /dev/shm is as good as full: 16 pages, less than the control blocks of
+	// a few connections. What can be left over on a healthy node of Docker's default is far more.
 	fullSharedMemoryBytes = 64 << 10
 	// lockedMemoryBytes under which memory registration for RDMA is known to fail silently.
 	lockedMemoryBytes = 64 << 20
@@ -40,10 +40,12 @@ func checkGPUs(f NodeFacts, need Need) []Finding {
 
 func checkNUMABalancing(f NodeFacts) Finding {
 	if f.Discovered == nil || f.Discovered.Host.NUMABalancing == nil {
-		return found(NUMABalancing, Unknown, -1, "kernel.numa_balancing could not be read (%s)", f.unread("proc/sys/kernel/numa_balancing"))
+		return found(NUMABalancing, Unknown, -1, "kernel.numa_balancing could not be read (%s)",
+			f.unread("proc/sys/kernel/numa_balancing"))
 	}
 	if n := *f.Discovered.Host.NUMABalancing; n != 0 {
-		return found(NUMABalancing, Warning, -1, "kernel.numa_balancing is %d, expected 0: the kernel moves pages under the library, which costs up to half of the bandwidth", n)
+		return found(NUMABalancing, Warning, -1, "kernel.numa_balancing is %d, expected 0: the kernel moves pages "+
+			"under the library, which costs up to half of the bandwidth", n)
 	}
 	return met(NUMABalancing, "kernel.numa_balancing is 0")
 }
@@ -69,17 +71,19 @@ func checkIOMMU(f NodeFacts) Finding {
 	case strings.Contains(d.KernelRelease, "cray"):
 		return met(IOMMU, "with Cray's kernel %s the IOMMU need not be in passthrough mode", d.KernelRelease)
 	case d.Host.IOMMU == "":
-		return found(IOMMU, Unknown, -1, "whether the IOMMU translates the GPUs' addresses is not known: /sys/kernel/iommu_groups does not tell, "+
-			"and the kernel's command line has no word iommu=pt")
+		return found(IOMMU, Unknown, -1, "whether the IOMMU translates the GPUs' addresses is not known: "+
+			"/sys/kernel/iommu_groups does not tell, and the kernel's command line has no word iommu=pt")
 	}
-	return found(IOMMU, Warning, -1, "the IOMMU is not in passthrough mode (%s): peer access between GPUs may be slow or hang", iommuSource(d))
+	return found(IOMMU, Warning, -1,
+		"the IOMMU is not in passthrough mode (%s): peer access between GPUs may be slow or hang", iommuSource(d))
 }
 
 // iommuSource says what told of the IOMMU's mode.
 func iommuSource(d *discover.Facts) string {
 	switch h := d.Host; {
 	case len(h.TranslatedGPUs) > 0:
-		return fmt.Sprintf("/%s: type DMA or DMA-FQ for %d of %d GPUs", h.IOMMUSource, len(h.TranslatedGPUs), len(d.GPUs))
+		return fmt.Sprintf("/%s: type DMA or DMA-FQ for %d of %d GPUs",
+			h.IOMMUSource, len(h.TranslatedGPUs), len(d.GPUs))
 	case h.IOMMUSource != "proc/cmdline":
 		return "/" + h.IOMMUSource
 	default:
@@ -94,9 +98,11 @@ func checkLockedMemory(f NodeFacts) Finding {
 	case *limit < 0:
 		return met(LockedMemory, "there is no limit on locked memory")
 	case *limit < lockedMemoryBytes && f.LocksPastLimit:
-		return met(LockedMemory, "the limit on locked memory is %d bytes, but CAP_IPC_LOCK is effective, so that it does not bind", *limit)
+		return met(LockedMemory,
+			"the limit on locked memory is %d bytes, but CAP_IPC_LOCK is effective, so that it does not bind", *limit)
 	case *limit < lockedMemoryBytes:
-		return found(LockedMemory, Warning, -1, "the limit on locked memory is %d bytes, RDMA needs at least %d: without, the library falls back to TCP",
+		return found(LockedMemory, Warning, -1,
+			"the limit on locked memory is %d bytes, RDMA needs at least %d: without, the library falls back to TCP",
 			*limit, lockedMemoryBytes)
 	default:
 		return met(LockedMemory, "the limit on locked memory is %d bytes", *limit)
@@ -109,10 +115,11 @@ func checkSharedMemory(f NodeFacts, need Need) Finding {
 	case free == nil:
 		return found(SharedMemory, Unknown, -1, "%s", orUnread(f.SharedMemoryError))
 	case *free < int64(need.Ranks)*fullSharedMemoryBytes:
-		return found(SharedMemory, Failed, -1, "/dev/shm is full: %d bytes are free, expected %d for %d ranks", *free, least, need.Ranks)
+		return found(SharedMemory, Failed, -1, "/dev/shm is full: %d bytes are free, expected %d for %d ranks", *free,
+			least, need.Ranks)
 	case *free < least:
-		return found(SharedMemory, Warning, -1, "/dev/shm has %d bytes free, expected %d for %d ranks: where two GPUs have no P2P, the library may fail to form a communicator or die of SIGBUS",
-			*free, least, need.Ranks)
+		return found(SharedMemory, Warning, -1, "/dev/shm has %d bytes free, expected %d for %d ranks: where two "+
+			"GPUs have no P2P, the library may fail to form a communicator or die of SIGBUS", *free, least, need.Ranks)
 	}
 	return met(SharedMemory, "/dev/shm has %d bytes free, expected %d for %d ranks", *free, least, need.Ranks)
 }

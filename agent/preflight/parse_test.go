@@ -32,8 +32,10 @@ func TestNameMatcher(t *testing.T) {
 		list, name string
 		want       bool
 	}{
-		{"eth", "eth0", true}, {"=eth", "eth0", false}, {"=eth0", "eth0", true}, {"^docker,lo", "eth0", true}, {"^docker,lo", "docker0", false},
-		{"^docker,lo", "lo", false}, {"^=eth0", "eth0", false}, {"^=eth0", "eth01", true}, {"ib0,eth1", "eth1", true}, {"eth0:1234", "eth0", true},
+		{"eth", "eth0", true}, {"=eth", "eth0", false}, {"=eth0", "eth0", true}, {"^docker,lo", "eth0", true},
+		{"^docker,lo", "docker0", false},
+		{"^docker,lo", "lo", false}, {"^=eth0", "eth0", false}, {"^=eth0", "eth01", true}, {"ib0,eth1", "eth1", true},
+		{"eth0:1234", "eth0", true},
 		{"^", "eth0", false}, {",,", "eth0", true},
 	} {
 		if got := nameMatcher(tc.list)(tc.name); got != tc.want {
@@ -43,7 +45,8 @@ func TestNameMatcher(t *testing.T) {
 }
 
 func TestKernelAddress(t *testing.T) {
-	for text, want := range map[string]string{"0000:3B:00.0": "0000:3b:00.0", "00000000:3B:00.0": "0000:3b:00.0", "00010000:01:00.0": "10000:01:00.0", "": "", "gpu": "gpu"} {
+	for text, want := range map[string]string{"0000:3B:00.0": "0000:3b:00.0", "00000000:3B:00.0": "0000:3b:00.0",
+		"00010000:01:00.0": "10000:01:00.0", "": "", "gpu": "gpu"} {
 		if got := kernelAddress(text); got != want {
 			t.Errorf("%q gives %q, expected %q", text, got, want)
 		}

@@ -21,9 +21,9 @@ const (
 	// usedMemoryBytes, or a twentieth of the memory where that is more, may be gone before a remark: the runtime's own
 	// buffers of a process for each GPU.
 	usedMemoryBytes = 4 << 30
-	// libraryMemoryBytes is this package's allowance for what every communicator takes and no source tells: channels and
-	// their buffers. RCCL 2.13.4 and 2.27.7 took 1.30 to 1.53 GB a rank at eight ranks. Less free memory than this on top
-	// of the need is a remark.
+	// libraryMemoryBytes is this package's allowance for what every communicator takes and no source tells: channels
+	// and their buffers. RCCL 2.13.4 and 2.27.7 took 1.30 to 1.53 GB a rank at eight ranks. Less free memory than this
+	// on top of the need is a remark.
 	libraryMemoryBytes = 2 << 30
 )
 
@@ -42,8 +42,8 @@ func CheckRanks(f NodeFacts, ranks []RankFacts, need Need) []Finding {
 	if f.isAMD(need) {
 		out = append(out, checkScratchReclaim(f, ranks, need))
 	}
-	return append(out, checkSharedGPU(f, ranks), checkOneProcess(ranks, need), checkGPUOrder(f, ranks, need), checkSameLibrary(ranks),
-		checkSameSettings(ranks), checkGPUBusy(f, ranks), checkGPUMemory(ranks, need))
+	return append(out, checkSharedGPU(f, ranks), checkOneProcess(ranks, need), checkGPUOrder(f, ranks, need),
+		checkSameLibrary(ranks), checkSameSettings(ranks), checkGPUBusy(f, ranks), checkGPUMemory(ranks, need))
 }
 
 func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
@@ -51,7 +51,8 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 		return met(ScratchReclaim, "%s is 1", envNoScratchReclaim)
 	}
 	if f.Discovered == nil || len(f.Discovered.Devices) == 0 {
-		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the GPUs' firmware could not be read (%s)", envNoScratchReclaim, f.unread("sys/class/kfd/kfd/topology"))
+		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the GPUs' firmware could not be read (%s)",
+			envNoScratchReclaim, f.unread("sys/class/kfd/kfd/topology"))
 	}
 	d := f.Discovered.Devices[0] // as the library does, the first GPU stands for all
 	least, looked := compat.ScratchFirmware(d.GFXTarget)
@@ -63,22 +64,29 @@ func checkScratchReclaim(f NodeFacts, ranks []RankFacts, need Need) Finding {
 	}
 	switch {
 	case d.GFXTarget == "":
-		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the architecture of GPU %s is not known", envNoScratchReclaim, d.PCIAddress)
+		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the architecture of GPU %s is not known",
+			envNoScratchReclaim, d.PCIAddress)
 	case compat.SlowScratch(d.GFXTarget, runtime):
-		return found(ScratchReclaim, Warning, -1, "%s is not 1, expected 1 on %s with HIP runtime %d: the runtime takes scratch memory back at each launch, which slows RCCL down",
+		return found(ScratchReclaim, Warning, -1, "%s is not 1, expected 1 on %s with HIP runtime %d: "+
+			"the runtime takes scratch memory back at each launch, which slows RCCL down",
 			envNoScratchReclaim, d.GFXTarget, runtime)
 	case !looked:
 		return met(ScratchReclaim, "%s is not 1, and %s needs it not", envNoScratchReclaim, d.GFXTarget)
 	case runtime == 0 || d.FWVersion == nil || *d.FWVersion == 0:
-		return found(ScratchReclaim, Unknown, -1, "%s is not 1, and the HIP runtime's version (%d) or the MEC firmware's of GPU %s is not known", envNoScratchReclaim, runtime, d.PCIAddress)
+		return found(ScratchReclaim, Unknown, -1,
+			"%s is not 1, and the HIP runtime's version (%d) or the MEC firmware's of GPU %s is not known",
+			envNoScratchReclaim, runtime, d.PCIAddress)
 	case (runtime < compat.ScratchRuntimeCode || *d.FWVersion < least) && need.Flavor != rcclx.FlavorRCCLXDev:
-		return found(ScratchReclaim, Warning, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): RCCLX refuses then, and newer RCCL may",
+		return found(ScratchReclaim, Warning, -1, "%s is not 1, and HIP runtime %d with MEC firmware "+
+			"%d of GPU %s is older than %d with %d (%s): RCCLX refuses then, and newer RCCL may",
 			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, compat.ScratchRuntimeCode, least, d.GFXTarget)
 	case runtime < compat.ScratchRuntimeCode || *d.FWVersion < least:
-		return found(ScratchReclaim, Failed, -1, "%s is not 1, and HIP runtime %d with MEC firmware %d of GPU %s is older than %d with %d (%s): the library would refuse",
+		return found(ScratchReclaim, Failed, -1, "%s is not 1, and HIP runtime %d with MEC "+
+			"firmware %d of GPU %s is older than %d with %d (%s): the library would refuse",
 			envNoScratchReclaim, runtime, *d.FWVersion, d.PCIAddress, compat.ScratchRuntimeCode, least, d.GFXTarget)
 	}
-	return met(ScratchReclaim, "HIP runtime %d and MEC firmware %d of GPU %s are new enough to do without %s", runtime, *d.FWVersion, d.PCIAddress, envNoScratchReclaim)
+	return met(ScratchReclaim, "HIP runtime %d and MEC firmware %d of GPU %s are new enough to do without %s",
+		runtime, *d.FWVersion, d.PCIAddress, envNoScratchReclaim)
 }
 
 // checkSharedGPU: each rank has a GPU of its own. Partitions of one GPU share its address, so that several ranks at one
@@ -98,12 +106,16 @@ func checkSharedGPU(f NodeFacts, ranks []RankFacts) Finding {
 		switch n := len(on[pci]); {
 		case n == 1 || isKnown && n <= devices:
 		case !isKnown:
-			x := found(SharedGPU, Unknown, r.Rank, "%s both got GPU %s, and how many devices the kernel has there is not known", rankList(on[pci][:2]), pci)
+			x := found(SharedGPU, Unknown, r.Rank,
+				"%s both got GPU %s, and how many devices the kernel has there is not known",
+				rankList(on[pci][:2]), pci)
 			unknown = &x
 		case devices == 1:
-			return found(SharedGPU, Failed, r.Rank, "%s both got GPU %s, expected %d different ones", rankList(on[pci]), pci, len(ranks))
+			return found(SharedGPU, Failed, r.Rank, "%s both got GPU %s, expected %d different ones",
+				rankList(on[pci]), pci, len(ranks))
 		default:
-			return found(SharedGPU, Failed, r.Rank, "%s all got GPU %s, which has %d partitions, expected one for each", rankList(on[pci]), pci, devices)
+			return found(SharedGPU, Failed, r.Rank, "%s all got GPU %s, which has %d partitions, expected one for each",
+				rankList(on[pci]), pci, devices)
 		}
 	}
 	if unknown != nil {
@@ -160,7 +172,9 @@ func checkOneProcess(ranks []RankFacts, need Need) Finding {
 			return found(OneProcessPerGPU, Unknown, r.Rank, "the process of rank %d is not known", r.Rank)
 		}
 		if other, taken := of[r.ProcessID]; taken {
-			return found(OneProcessPerGPU, state, r.Rank, "ranks %d and %d are both in process %d, expected one for each: %s", other, r.Rank, r.ProcessID, consequence)
+			return found(OneProcessPerGPU, state, r.Rank,
+				"ranks %d and %d are both in process %d, expected one for each: %s", other, r.Rank,
+				r.ProcessID, consequence)
 		}
 		of[r.ProcessID] = r.Rank
 	}
@@ -171,24 +185,31 @@ func checkGPUOrder(f NodeFacts, ranks []RankFacts, need Need) Finding {
 	if need.rcclxDDA() {
 		for _, r := range ranks {
 			if r.Device != r.Rank {
-				return found(GPUOrder, Failed, r.Rank, "rank %d is on ordinal %d, expected %d: with DDA the library aborts the process", r.Rank, r.Device, r.Rank)
+				return found(GPUOrder, Failed, r.Rank,
+					"rank %d is on ordinal %d, expected %d: with DDA the library aborts the process",
+					r.Rank, r.Device, r.Rank)
 			}
 		}
 	}
 	order := f.gpuAddresses(need)
 	if len(order) == 0 {
-		return found(GPUOrder, Unknown, -1, "the kernel's order of GPUs is not known, so it could not be compared with the runtime's")
+		return found(GPUOrder, Unknown, -1,
+			"the kernel's order of GPUs is not known, so it could not be compared with the runtime's")
 	}
 	byOrdinal := slices.SortedFunc(slices.Values(ranks), func(a, b RankFacts) int { return a.Device - b.Device })
 	last := 0 // only the sequence is compared: the kernel may list GPUs that the runtime does not have
 	for i, r := range byOrdinal {
 		at := slices.Index(order, r.gpu())
 		if at < 0 {
-			return found(GPUOrder, Unknown, r.Rank, "the GPU of rank %d (%s) is not among those that the kernel lists (%s)", r.Rank, r.gpu(), strings.Join(order, " "))
+			return found(GPUOrder, Unknown, r.Rank,
+				"the GPU of rank %d (%s) is not among those that the kernel lists (%s)", r.Rank, r.gpu(),
+				strings.Join(order, " "))
 		}
 		if at < last {
 			before := byOrdinal[i-1]
-			return found(GPUOrder, Warning, r.Rank, "ordinal %d is GPU %s and ordinal %d is GPU %s, the kernel lists them the other way round: this run names GPUs by address, but other programs may mean another GPU by an ordinal",
+			return found(GPUOrder, Warning, r.Rank,
+				"ordinal %d is GPU %s and ordinal %d is GPU %s, the kernel lists them the other way round: "+
+					"this run names GPUs by address, but other programs may mean another GPU by an ordinal",
 				before.Device, before.gpu(), r.Device, r.gpu())
 		}
 		last = at
@@ -211,10 +232,14 @@ func checkSameLibrary(ranks []RankFacts) Finding {
 		first, lib := ranks[0].Library, r.Library
 		switch {
 		case differ(lib.BuildHash, first.BuildHash) || differ(lib.VersionCode, first.VersionCode):
-			return found(SameLibrary, Failed, r.Rank, "rank %d loaded %s (%s, build %s), rank %d loaded %s (%s, build %s), expected one library for all", r.Rank,
-				lib.Path, lib.VersionString(), lib.BuildHash, ranks[0].Rank, first.Path, first.VersionString(), first.BuildHash)
+			return found(SameLibrary, Failed, r.Rank,
+				"rank %d loaded %s (%s, build %s), rank %d loaded %s (%s, build %s), expected one library for all",
+				r.Rank, lib.Path, lib.VersionString(), lib.BuildHash, ranks[0].Rank, first.Path,
+				first.VersionString(), first.BuildHash)
 		case differ(lib.RuntimeVersionCode, first.RuntimeVersionCode):
-			return found(SameLibrary, Failed, r.Rank, "rank %d has GPU runtime %d, rank %d has %d, expected one for all", r.Rank, lib.RuntimeVersionCode, ranks[0].Rank, first.RuntimeVersionCode)
+			return found(SameLibrary, Failed, r.Rank,
+				"rank %d has GPU runtime %d, rank %d has %d, expected one for all", r.Rank, lib.RuntimeVersionCode,
+				ranks[0].Rank, first.RuntimeVersionCode)
 		case unread < 0 && (lib.BuildHash == "" || lib.VersionCode == 0 || lib.RuntimeVersionCode == 0):
 			unread = i
 		}
@@ -224,8 +249,9 @@ func checkSameLibrary(ranks []RankFacts) Finding {
 		return found(SameLibrary, Unknown, -1, "no rank said what it loaded")
 	case unread >= 0:
 		lib := ranks[unread].Library
-		return found(SameLibrary, Unknown, ranks[unread].Rank, "of rank %d's library the build (%q), the version (%d) or the GPU runtime (%d) is not known", ranks[unread].Rank,
-			lib.BuildHash, lib.VersionCode, lib.RuntimeVersionCode)
+		return found(SameLibrary, Unknown, ranks[unread].Rank,
+			"of rank %d's library the build (%q), the version (%d) or the GPU runtime (%d) is not known",
+			ranks[unread].Rank, lib.BuildHash, lib.VersionCode, lib.RuntimeVersionCode)
 	}
 	lib := ranks[0].Library
 	return met(SameLibrary, "all ranks loaded %s (%s, build %s)", lib.Path, lib.VersionString(), lib.BuildHash)
@@ -237,7 +263,8 @@ func checkSameSettings(ranks []RankFacts) Finding {
 			return found(SameSettings, Unknown, r.Rank, "rank %d did not say which settings its library sees", r.Rank)
 		}
 		if first := ranks[0].Library; r.Library.SettingsHash != first.SettingsHash {
-			return found(SameSettings, Failed, r.Rank, "the settings of rank %d (%s) differ from those of rank %d (%s), expected the same for all",
+			return found(SameSettings, Failed, r.Rank,
+				"the settings of rank %d (%s) differ from those of rank %d (%s), expected the same for all",
 				r.Rank, r.Library.SettingsHash, ranks[0].Rank, first.SettingsHash)
 		}
 	}
@@ -257,7 +284,8 @@ func checkGPUMemory(ranks []RankFacts, need Need) Finding {
 			least, of = free, r.Rank
 		}
 		if free := r.Library.FreeMemoryBytes; free < need.MemoryBytes {
-			return found(GPUMemory, Failed, r.Rank, "rank %d (GPU %s) has %d of %d bytes free, the run needs at least %d", r.Rank, r.gpu(), free,
+			return found(GPUMemory, Failed, r.Rank,
+				"rank %d (GPU %s) has %d of %d bytes free, the run needs at least %d", r.Rank, r.gpu(), free,
 				r.Library.TotalMemoryBytes, need.MemoryBytes)
 		}
 	}
@@ -265,10 +293,11 @@ func checkGPUMemory(ranks []RankFacts, need Need) Finding {
 	case of < 0:
 		return found(GPUMemory, Unknown, -1, "no rank said how much memory its GPU has")
 	case least < need.MemoryBytes+libraryMemoryBytes:
-		return found(GPUMemory, Warning, of, "rank %d has %d bytes free, and the run needs %d beside what the library takes for a communicator, which may be about %d",
-			of, least, need.MemoryBytes, libraryMemoryBytes)
+		return found(GPUMemory, Warning, of, "rank %d has %d bytes free, and the run needs %d beside what the "+
+			"library takes for a communicator, which may be about %d", of, least, need.MemoryBytes, libraryMemoryBytes)
 	}
-	return met(GPUMemory, "each GPU has at least %d bytes free (rank %d), the run needs %d", least, of, need.MemoryBytes)
+	return met(GPUMemory, "each GPU has at least %d bytes free (rank %d), the run needs %d",
+		least, of, need.MemoryBytes)
 }
 
 // checkGPUBusy: KFD names the processes that held memory on the ranks' GPUs before the run; what the runtime says of
@@ -285,19 +314,23 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 		}
 		total, used := r.Library.TotalMemoryBytes, r.Library.TotalMemoryBytes-r.Library.FreeMemoryBytes
 		if used > max(usedMemoryBytes, total/20) {
-			return found(GPUBusy, Warning, r.Rank, "%d of %d bytes of GPU %s (rank %d) are taken before the run: something else seems to use it", used, total, r.gpu(), r.Rank)
+			return found(GPUBusy, Warning, r.Rank,
+				"%d of %d bytes of GPU %s (rank %d) are taken before the run: something else seems to use it", used,
+				total, r.gpu(), r.Rank)
 		}
 	}
 	for _, p := range f.KFDProcesses {
 		if p.Unread != "" {
-			return found(GPUBusy, Unknown, -1, "what process %d (pid of the host) holds on the GPUs could not be read: %s", p.ProcessID, p.Unread)
+			return found(GPUBusy, Unknown, -1,
+				"what process %d (pid of the host) holds on the GPUs could not be read: %s", p.ProcessID, p.Unread)
 		}
 	}
 	for _, r := range ranks {
 		if _, isRead := f.BusyPercent[r.gpu()]; isRead || f.KFDProcesses != nil {
 			continue
 		}
-		return found(GPUBusy, Unknown, -1, "hardly any memory of the GPUs is taken, but there is no list of processes that would tell whether one computes")
+		return found(GPUBusy, Unknown, -1, "hardly any memory of the GPUs is taken, but there is no list of "+
+			"processes that would tell whether one computes")
 	}
 	if f.KFDProcesses == nil {
 		return met(GPUBusy, "hardly any memory of the GPUs is taken, and the firmware says that they are idle")
@@ -310,7 +343,8 @@ func checkGPUBusy(f NodeFacts, ranks []RankFacts) Finding {
 func busyByFirmware(f NodeFacts, ranks []RankFacts) *Finding {
 	for _, r := range ranks {
 		if percent := f.BusyPercent[r.gpu()]; percent >= busyPercentLeast {
-			b := found(GPUBusy, Warning, r.Rank, "GPU %s (rank %d) was %d %% busy before the run, expected under %d %%", r.gpu(), r.Rank, percent, busyPercentLeast)
+			b := found(GPUBusy, Warning, r.Rank, "GPU %s (rank %d) was %d %% busy before the run, expected under %d %%",
+				r.gpu(), r.Rank, percent, busyPercentLeast)
 			return &b
 		}
 	}
@@ -344,7 +378,8 @@ func busyByKFD(f NodeFacts, ranks []RankFacts) *Finding {
 			}
 			where := fmt.Sprintf("GPU %s (%s)", d.PCIAddress, rankList(at))
 			if f.isPartitioned(d) {
-				where = fmt.Sprintf("partition %d of GPU %s, on whose partitions %s may be", d.Partition, d.PCIAddress, rankList(at))
+				where = fmt.Sprintf("partition %d of GPU %s, on whose partitions %s may be",
+					d.Partition, d.PCIAddress, rankList(at))
 				computes = false
 			}
 			b := found(GPUBusy, Warning, at[0], "%s %s %s%s", who, does, where, seen)
@@ -383,5 +418,7 @@ func (f NodeFacts) isPartitioned(d discover.Device) bool {
 	if n, isKnown := f.devicesAt(d.PCIAddress); n > 1 || !isKnown {
 		return true
 	}
-	return slices.ContainsFunc(f.Discovered.GPUs, func(g discover.GPU) bool { return g.PCIAddress == d.PCIAddress && g.ExpectedPartitions > 1 })
+	return slices.ContainsFunc(f.Discovered.GPUs, func(g discover.GPU) bool {
+		return g.PCIAddress == d.PCIAddress && g.ExpectedPartitions > 1
+	})
 }

@@ -90,10 +90,13 @@ func TestFixtures(t *testing.T) {
 		"synthetic/mi300x-gpu-gone.txtar":                {"GPUCount Failed"},
 		"synthetic/mi300x-gpu-not-bound.txtar":           {"GPUCount Failed"},
 		"synthetic/odd-truncated-properties.txtar":       nil, // the node is listed all the same
-		"synthetic/odd-cpu-only.txtar":                   {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
-		"synthetic/odd-empty-nodes.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
-		"mi210-8x-two-hives/tree.txtar":                  {"IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
-		"mi25-1gpu-old-kernel/tree.txtar":                {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
+		"synthetic/odd-cpu-only.txtar": {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown",
+			"ROCmVersion Unknown"},
+		"synthetic/odd-empty-nodes.txtar": {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown",
+			"ROCmVersion Unknown"},
+		"mi210-8x-two-hives/tree.txtar": {"IOMMU Unknown", "NUMABalancing Unknown", "ROCmVersion Unknown"},
+		"mi25-1gpu-old-kernel/tree.txtar": {"GPUCount Failed", "IOMMU Unknown", "NUMABalancing Unknown",
+			"ROCmVersion Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			need := goodNeed()
@@ -124,7 +127,8 @@ func TestCommandLines(t *testing.T) {
 
 // nvidiaHost has four GPUs, and no trace of AMD's driver.
 func nvidiaHost() memHost {
-	fs := memFS{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20\n", "proc/cmdline": "ro quiet\n",
+	fs := memFS{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20\n",
+		"proc/cmdline":              "ro quiet\n",
 		"proc/sys/kernel/osrelease": "6.8.0-60-generic\n", numaPath: "1\n", "sys/module/nvidia/version": "570.133.20\n"}
 	for _, pci := range []string{"0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0", "0000:5d:00.0"} {
 		fs["proc/driver/nvidia/gpus/"+pci+"/information"] = "Model: NVIDIA H200\n"
@@ -136,10 +140,12 @@ func nvidiaHost() memHost {
 // TestNVIDIA: what is AMD's own is not in the list at all, before and after the library is known.
 func TestNVIDIA(t *testing.T) {
 	f := gather(t, nvidiaHost())
-	need := Need{Ranks: 4, Nodes: 1, Variants: []rcclx.Variant{rcclx.Baseline}, Environ: []string{"NCCL_HOSTID=n"}, MemoryBytes: 1 << 30}
+	need := Need{Ranks: 4, Nodes: 1, Variants: []rcclx.Variant{rcclx.Baseline}, Environ: []string{"NCCL_HOSTID=n"},
+		MemoryBytes: 1 << 30}
 	ranks := goodRanks(f, 4)
 	for i := range ranks {
-		ranks[i].Library.Flavor, ranks[i].Library.TotalMemoryBytes, ranks[i].Library.FreeMemoryBytes = rcclx.FlavorNCCL, 80<<30, 79<<30
+		ranks[i].Library.Flavor, ranks[i].Library.TotalMemoryBytes, ranks[i].Library.FreeMemoryBytes = rcclx.FlavorNCCL,
+			80<<30, 79<<30
 	}
 	findings := CheckNode(f, need)
 	findings = append(findings, CheckRanks(f, ranks, need)...)
@@ -159,7 +165,8 @@ func TestNVIDIA(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	for name, want := range map[string]State{"CUDA_VISIBLE_DEVICES=1": Failed, "ROCR_VISIBLE_DEVICES=1": Met, "HIP_VISIBLE_DEVICES=1": Met} {
+	for name, want := range map[string]State{"CUDA_VISIBLE_DEVICES=1": Failed, "ROCR_VISIBLE_DEVICES=1": Met,
+		"HIP_VISIBLE_DEVICES=1": Met} {
 		masked := need
 		masked.Environ = []string{name}
 		if got := one(t, CheckNode(f, masked), HiddenGPUs); got.State != want {
@@ -171,7 +178,8 @@ func TestNVIDIA(t *testing.T) {
 		t.Errorf("%+v, expected that four GPUs are too few", got)
 	}
 	swap(ranks, 0, 3)
-	if got := one(t, CheckRanks(f, ranks, need), GPUOrder); got.State != Warning || !strings.Contains(got.Message, "ordinal 0 is GPU 0000:5d:00.0") || got.Rank != 1 {
+	if got := one(t, CheckRanks(f, ranks, need), GPUOrder); got.State != Warning ||
+		!strings.Contains(got.Message, "ordinal 0 is GPU 0000:5d:00.0") || got.Rank != 1 {
 		t.Errorf("%+v", got)
 	}
 	bare := goodHost(memFS{"proc/cmdline": "ro\n"}) // a sandbox that shows no driver
@@ -206,7 +214,8 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("not met: %v", bad)
 	}
 	ranks[63].Library.PCIAddress = ranks[0].Library.PCIAddress
-	if got := one(t, CheckRanks(f, ranks, need), SharedGPU); got.State != Failed || !strings.Contains(got.Message, "which has 8 partitions") {
+	if got := one(t, CheckRanks(f, ranks, need), SharedGPU); got.State != Failed ||
+		!strings.Contains(got.Message, "which has 8 partitions") {
 		t.Errorf("nine ranks on eight partitions: %+v", got)
 	}
 	f.Discovered = nil
@@ -227,9 +236,12 @@ func TestBusyPartition(t *testing.T) {
 		rank  int
 		text  string
 	}{
-		"computes beside one rank":     {3, "stats_%s/cu_occupancy", []int{0, 8}, Warning, 0, "computes on partition 3 of GPU 0000:05:00.0, on whose partitions rank 0 may be, with 38 compute units in use"},
-		"computes beside three":        {12, "stats_%s/cu_occupancy", []int{0, 8, 9, 15}, Warning, 1, "on whose partitions ranks 1, 2 and 3 may be"},
-		"holds memory":                 {12, "vram_%s", []int{0, 8}, Warning, 1, "holds 17179869184 bytes of partition 4 of GPU"},
+		"computes beside one rank": {3, "stats_%s/cu_occupancy", []int{0, 8}, Warning, 0, "computes on partition 3 " +
+			"of GPU 0000:05:00.0, on whose partitions rank 0 may be, with 38 compute units in use"},
+		"computes beside three": {12, "stats_%s/cu_occupancy", []int{0, 8, 9, 15}, Warning, 1,
+			"on whose partitions ranks 1, 2 and 3 may be"},
+		"holds memory": {12, "vram_%s", []int{0, 8}, Warning, 1,
+			"holds 17179869184 bytes of partition 4 of GPU"},
 		"on another GPU":               {24, "stats_%s/cu_occupancy", []int{0, 8}, Met, -1, "no other process"},
 		"on another GPU, holds memory": {24, "vram_%s", []int{0, 8}, Met, -1, "no other process"},
 	} {
@@ -251,9 +263,11 @@ func TestBusyPartition(t *testing.T) {
 		})
 	}
 	// A container that is shown one partition of the GPU only.
-	f := gather(t, goodHost(tree.with(map[string]string{kfdProc + "4711/stats_" + fmt.Sprint(*plain.Discovered.Devices[0].GPUID) + "/cu_occupancy": "38\n"})))
+	f := gather(t, goodHost(tree.with(map[string]string{kfdProc + "4711/stats_" +
+		fmt.Sprint(*plain.Discovered.Devices[0].GPUID) + "/cu_occupancy": "38\n"})))
 	f.Discovered.Devices = f.Discovered.Devices[:1]
-	if got := one(t, CheckRanks(f, goodRanks(f, 1), Need{Ranks: 1, Flavor: rcclx.FlavorRCCL}), GPUBusy); got.State != Warning {
+	if got := one(t, CheckRanks(f, goodRanks(f, 1), Need{Ranks: 1, Flavor: rcclx.FlavorRCCL}),
+		GPUBusy); got.State != Warning {
 		t.Errorf("one partition shown: %+v", got)
 	}
 }

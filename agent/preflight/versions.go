@@ -41,7 +41,8 @@ func checkROCmVersion(f NodeFacts) Finding {
 			if finding.Level != compat.Error {
 				state = Warning
 			}
-			return found(ROCmVersion, state, -1, "%s, expected at least %s for %s", have, compat.MinimumROCm(target), target)
+			return found(ROCmVersion, state, -1, "%s, expected at least %s for %s", have,
+				compat.MinimumROCm(target), target)
 		}
 		if _, known := compat.ROCmFits(target, d.ROCm.Version); !known {
 			open = target

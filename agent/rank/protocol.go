@@ -37,15 +37,16 @@ type Spec struct {
 	// LibraryPath and RuntimePath to load; empty means librccl.so.1 and libamdhip64.so by the loader's search.
 	LibraryPath string `json:"libraryPath,omitempty"`
 	RuntimePath string `json:"runtimePath,omitempty"`
-	// NonBlocking forms the communicator without blocking where the library can (2.14 and up), so that a failing init is
-	// seen before its deadline. It costs a thread for each call, so it is for what is not timed.
+	// NonBlocking forms the communicator without blocking where the library can (2.14 and up), so that a failing init
+	// is seen before its deadline. It costs a thread for each call, so it is for what is not timed.
 	NonBlocking bool `json:"nonBlocking,omitempty"`
 	// Settings as requested, for the expected path of each call.
 	Settings rcclx.Settings `json:"settings"`
 	// Steps to carry out, in order, the same on every rank.
 	Steps []Step `json:"steps"`
-	// InitDeadline bounds the forming of the communicator, StepDeadline one measurement; both in nanoseconds. The parent
-	// enforces them with SIGKILL; the rank gives up a little earlier, up to a second, so that it can say what it knows.
+	// InitDeadline bounds the forming of the communicator, StepDeadline one measurement; both in nanoseconds. The
+	// parent enforces them with SIGKILL; the rank gives up a little earlier, up to a second, so that it can say what it
+	// knows.
 	InitDeadline time.Duration `json:"initDeadlineNanoseconds"`
 	StepDeadline time.Duration `json:"stepDeadlineNanoseconds"`
 }
@@ -74,13 +75,13 @@ type Step struct {
 	Datatype   rcclx.Datatype   `json:"datatype,omitempty"`
 	// Placement of the result; empty means out of place.
 	Placement rcclx.Placement `json:"placement,omitempty"`
-	// Data that each size is checked with, the first of them also what is timed. DataExact, for LowPrecision DataRounding,
-	// is checked in any case.
+	// Data that each size is checked with, the first of them also what is timed. DataExact, for LowPrecision
+	// DataRounding, is checked in any case.
 	Data []rcclx.Data `json:"data,omitempty"`
 	// SizesBytes by rccl-tests' definition: the larger of send and receive buffer.
 	SizesBytes []int64 `json:"sizesBytes"`
-	// WarmupIterations come before each measurement and are never counted. At least Iterations are measured, and up to 100
-	// where the size is small (engine.MeasureRequest); Latency tells how many.
+	// WarmupIterations come before each measurement and are never counted. At least Iterations are measured, and up to
+	// 100 where the size is small (engine.MeasureRequest); Latency tells how many.
 	WarmupIterations int `json:"warmupIterations"`
 	Iterations       int `json:"iterations"`
 }
@@ -193,8 +194,8 @@ type Error struct {
 	Step string `json:"step"`
 	// Message says what was seen, what was expected and the next step.
 	Message string `json:"message"`
-	// Limit is the rank's own limit for the step where it gave up: a little less than the deadline in the Spec. Zero for
-	// the other codes than CodeRankHung.
+	// Limit is the rank's own limit for the step where it gave up: a little less than the deadline in the Spec. Zero
+	// for the other codes than CodeRankHung.
 	Limit time.Duration `json:"limitNanoseconds,omitempty"`
 }
 

@@ -14,17 +14,19 @@ const (
 )
 
 var (
-	libraryLine   = regexp.MustCompile(`^(N|R)CCL version (\S+) compiled with `)
-	groupLine     = regexp.MustCompile(`^ *(\d+) +(\d+) +\d+ +\S+ +(\d+) +\d+ +([A-Z]+) +([A-Z,]+)$`)
-	headLine      = regexp.MustCompile(`^#(\d+)-(\d+) \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)$`)
-	processLine   = regexp.MustCompile(`^  Process (\d+) on node (\S+) managing GPUs? (.+)$`)
-	missingLine   = regexp.MustCompile(`^  Missing communicator data from (\d+) (job process|rank)`)
-	deadLine      = regexp.MustCompile(`^  (\d+) job process(?: is|es are) considered dead`)
-	timeoutLine   = regexp.MustCompile(`^  Encountered (\d+) communication timeout`)
-	countsLine    = regexp.MustCompile(`^  Communicator ranks have different (\S+) operation counts$`)
-	errorsLine    = regexp.MustCompile(`^  (Initialization|Asynchronous) errors? on (\d+) ranks?$`)
-	classLine     = regexp.MustCompile(`^  (\d+) ranks (have status|have launched up to operation|have not launched any operations|reported) ?(.*)$`)
-	rankLine      = regexp.MustCompile(`^  Rank (\d+) (?:(has status|has launched up to operation|has not launched any operations|reported) ?(.*?) ?)?-- (.*)$`)
+	libraryLine = regexp.MustCompile(`^(N|R)CCL version (\S+) compiled with `)
+	groupLine   = regexp.MustCompile(`^ *(\d+) +(\d+) +\d+ +\S+ +(\d+) +\d+ +([A-Z]+) +([A-Z,]+)$`)
+	headLine    = regexp.MustCompile(`^#(\d+)-(\d+) \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)$`)
+	processLine = regexp.MustCompile(`^  Process (\d+) on node (\S+) managing GPUs? (.+)$`)
+	missingLine = regexp.MustCompile(`^  Missing communicator data from (\d+) (job process|rank)`)
+	deadLine    = regexp.MustCompile(`^  (\d+) job process(?: is|es are) considered dead`)
+	timeoutLine = regexp.MustCompile(`^  Encountered (\d+) communication timeout`)
+	countsLine  = regexp.MustCompile(`^  Communicator ranks have different (\S+) operation counts$`)
+	errorsLine  = regexp.MustCompile(`^  (Initialization|Asynchronous) errors? on (\d+) ranks?$`)
+	classLine   = regexp.MustCompile(
+		`^  (\d+) ranks (have status|have launched up to operation|have not launched any operations|reported) ?(.*)$`)
+	rankLine = regexp.MustCompile(
+		`^  Rank (\d+) (?:(has status|has launched up to operation|has not launched any operations|reported) ?(.*?) ?)?-- (.*)$`)
 	whereaboutsOf = regexp.MustCompile(`^GPU (.+?) managed by process (\d+) on node `)
 )
 

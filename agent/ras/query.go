@@ -17,8 +17,8 @@ const (
 	protocolVersion = 2
 	// maxAnswerBytes bounds what is read: a verbose answer on 1000 ranks is about 100 KiB.
 	maxAnswerBytes = 1 << 20
-	// greetingDeadline bounds the greeting of one connection. It may have come to a process that is stopped, and the next
-	// one comes to another; the library's own client waits as long (client.cc TIMEOUT_INCREMENT).
+	// greetingDeadline bounds the greeting of one connection. It may have come to a process that is stopped, and the
+	// next one comes to another; the library's own client waits as long (client.cc TIMEOUT_INCREMENT).
 	greetingDeadline = time.Second
 	// maxAttempts bounds the connections that are tried: with SO_REUSEPORT each may come to another process.
 	maxAttempts = 8
@@ -36,7 +36,8 @@ func Query(ctx context.Context, dial Dial, address string) (Report, error) {
 	for attempt := 1; ; attempt++ {
 		conn, err := dial(ctx, "tcp", address)
 		if err != nil {
-			return Report{}, fmt.Errorf("no process serves RAS at %s (a rank does so from the middle of its initialisation on, unless NCCL_RAS_ENABLE is 0): %w", address, err)
+			return Report{}, fmt.Errorf("no process serves RAS at %s (a rank does so from the middle of its "+
+				"initialisation on, unless NCCL_RAS_ENABLE is 0): %w", address, err)
 		}
 		text, err := converse(ctx, conn)
 		_ = conn.Close()

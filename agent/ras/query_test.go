@@ -46,7 +46,8 @@ func serve(t *testing.T, handle func(n int, conn net.Conn)) string {
 // speak is the library's side of the dialogue: it answers the greeting and the limit, and gives the limit.
 func speak(conn net.Conn) (limit string, ok bool) {
 	in := bufio.NewReader(conn)
-	for _, step := range []struct{ want, answer string }{{"CLIENT PROTOCOL 2\n", "SERVER PROTOCOL 2\n"}, {"TIMEOUT ", "OK\n"}, {"VERBOSE STATUS\n", ""}} {
+	for _, step := range []struct{ want, answer string }{{"CLIENT PROTOCOL 2\n", "SERVER PROTOCOL 2\n"},
+		{"TIMEOUT ", "OK\n"}, {"VERBOSE STATUS\n", ""}} {
 		line, err := in.ReadString('\n')
 		if err != nil || !strings.HasPrefix(line, step.want) {
 			return limit, false
@@ -96,8 +97,10 @@ func TestQueryFailures(t *testing.T) {
 		limit  time.Duration
 		want   string
 	}{
-		{"another service", func(_ int, conn net.Conn) { _, _ = io.WriteString(conn, "SSH-2.0-OpenSSH\r\n") }, patience, "something else listens"},
-		{"nobody speaks", func(_ int, conn net.Conn) { silent.Add(1); _ = conn.Close() }, patience, "nobody answered the greeting"},
+		{"another service", func(_ int, conn net.Conn) { _, _ = io.WriteString(conn, "SSH-2.0-OpenSSH\r\n") }, patience,
+			"something else listens"},
+		{"nobody speaks", func(_ int, conn net.Conn) { silent.Add(1); _ = conn.Close() }, patience,
+			"nobody answered the greeting"},
 		{"the answer ends early", func(_ int, conn net.Conn) {
 			_, _ = speak(conn)
 			_, _ = io.WriteString(conn, "NCCL version 2.28.9 compiled with CUDA 13.0\n")
@@ -150,7 +153,9 @@ func TestReserve(t *testing.T) {
 	}
 	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
-		err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		err := c.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
 		return errors.Join(err, failed)
 	}}
 	for range 2 {

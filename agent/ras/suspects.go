@@ -12,8 +12,8 @@ type Suspicion struct {
 	Ranks []int
 	// Why says what speaks against them.
 	Why string
-	// Moving is set where the ranks are behind and still at work, while the others stand still: they are waited for, and
-	// may only be slow.
+	// Moving is set where the ranks are behind and still at work, while the others stand still: they are waited for,
+	// and may only be slow.
 	Moving bool
 }
 
@@ -46,7 +46,8 @@ func Suspect(r Report, earlier *Report, apart time.Duration, ranks int) Suspicio
 		lag := numbers(least(o).Ranks, least(o).Count)
 		motion := stood(c, o, earlier)
 		trails := motion == moving && othersStood(c, o, earlier)
-		if len(lag) == 0 || len(lag)*2 > ranks || motion != still && !trails || len(s.Ranks) > 0 && !slices.Equal(s.Ranks, lag) {
+		if len(lag) == 0 || len(lag)*2 > ranks || motion != still && !trails ||
+			len(s.Ranks) > 0 && !slices.Equal(s.Ranks, lag) {
 			return Suspicion{} // most of them, or one rank in this collective and another one in that
 		}
 		s.Ranks, s.Moving = lag, s.Moving || trails
@@ -56,7 +57,8 @@ func Suspect(r Report, earlier *Report, apart time.Duration, ranks int) Suspicio
 	}
 	s.Why = "launched fewer operations than the others, standing still for " + apart.Round(time.Millisecond).String()
 	if s.Moving {
-		s.Why = "launched fewer operations than the others, who stood still for " + apart.Round(time.Millisecond).String()
+		s.Why = "launched fewer operations than the others, who stood still for " +
+			apart.Round(time.Millisecond).String()
 	}
 	return s
 }
@@ -75,7 +77,9 @@ func othersStood(c Communicator, o Operations, earlier *Report) bool {
 	if was < 0 {
 		return false
 	}
-	at := slices.IndexFunc(earlier.Communicators[was].Operations, func(x Operations) bool { return x.Collective == o.Collective })
+	at := slices.IndexFunc(earlier.Communicators[was].Operations, func(x Operations) bool {
+		return x.Collective == o.Collective
+	})
 	if at < 0 {
 		return false
 	}
@@ -83,7 +87,8 @@ func othersStood(c Communicator, o Operations, earlier *Report) bool {
 	others := func(o Operations) []Class {
 		return slices.DeleteFunc(slices.Clone(o.Classes), func(x Class) bool { return same(x, least(o)) })
 	}
-	return slices.Equal(numbers(least(before).Ranks, least(before).Count), numbers(least(o).Ranks, least(o).Count)) && slices.EqualFunc(others(before), others(o), same)
+	return slices.Equal(numbers(least(before).Ranks, least(before).Count), numbers(least(o).Ranks, least(o).Count)) &&
+		slices.EqualFunc(others(before), others(o), same)
 }
 
 func same(a, b Class) bool {

@@ -90,7 +90,8 @@ func (r Report) found(c Communicator, earlier *Report, apart time.Duration) []st
 			if !first {
 				return count
 			}
-			return fmt.Sprintf("%s launched %s of the %s operations", verb(cl.Count, "has", "have"), count, r.collective(o.Collective))
+			return fmt.Sprintf("%s launched %s of the %s operations",
+				verb(cl.Count, "has", "have"), count, r.collective(o.Collective))
 		})
 		parts = append(parts, text+moved(c, o, earlier, apart))
 	}
@@ -114,7 +115,9 @@ func stood(c Communicator, o Operations, earlier *Report) motion {
 	if was < 0 {
 		return moving
 	}
-	at := slices.IndexFunc(earlier.Communicators[was].Operations, func(x Operations) bool { return x.Collective == o.Collective })
+	at := slices.IndexFunc(earlier.Communicators[was].Operations, func(x Operations) bool {
+		return x.Collective == o.Collective
+	})
 	if at >= 0 && slices.EqualFunc(earlier.Communicators[was].Operations[at].Classes, o.Classes, same) {
 		return still
 	}
@@ -205,8 +208,10 @@ func (p Processes) String() string {
 // index it (src/init.cc ncclFuncStr, src/include/nccl_common.h ncclFunc_t; torchcomms 59426ba4), so that it calls an
 // AllReduce a Broadcast.
 var shifted = map[string]map[string]string{
-	"2.28": {"AllGather": "Broadcast", "AllReduce": "Reduce", "AlltoAllPivot": "AllGather", "AllToAllGda": "ReduceScatter", "Broadcast": "AllReduce"},
-	"2.27": {"AllGather": "Broadcast", "AllReduce": "Reduce", "AllToAllPivot": "AllGather", "Broadcast": "ReduceScatter", "Reduce": "AllReduce"},
+	"2.28": {"AllGather": "Broadcast", "AllReduce": "Reduce", "AlltoAllPivot": "AllGather",
+		"AllToAllGda": "ReduceScatter", "Broadcast": "AllReduce"},
+	"2.27": {"AllGather": "Broadcast", "AllReduce": "Reduce", "AllToAllPivot": "AllGather",
+		"Broadcast": "ReduceScatter", "Reduce": "AllReduce"},
 }
 
 // collective gives the name of a collective that was printed as name.

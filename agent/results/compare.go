@@ -22,7 +22,8 @@ type Point struct {
 	SpeedupPPM int64
 	// Path that the gates predict for the variant.
 	Path rcclx.Path
-	// WithinNoise: the latencies differ by no more than their standard deviations together. False where either has none.
+	// WithinNoise: the latencies differ by no more than their standard deviations together. False where either has
+	// none.
 	WithinNoise bool
 	// NotUsable: by the checks of the variant a job cannot use the result, however fast it is.
 	NotUsable bool
@@ -75,7 +76,8 @@ func (c *Comparison) add(reference []Result, r Result) {
 	if base.MedianNanoseconds <= 0 || with.MedianNanoseconds <= 0 {
 		return
 	}
-	p := Point{SizeBytes: r.SizeBytes, ReferenceNanoseconds: base.MedianNanoseconds, VariantNanoseconds: with.MedianNanoseconds, Path: r.ExpectedPath,
+	p := Point{SizeBytes: r.SizeBytes, ReferenceNanoseconds: base.MedianNanoseconds,
+		VariantNanoseconds: with.MedianNanoseconds, Path: r.ExpectedPath,
 		SpeedupPPM: int64(float64(base.MedianNanoseconds) / float64(with.MedianNanoseconds) * 1e6)}
 	if hasSpread(base) && hasSpread(with) {
 		difference := max(p.ReferenceNanoseconds-p.VariantNanoseconds, p.VariantNanoseconds-p.ReferenceNanoseconds)

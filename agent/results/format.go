@@ -76,7 +76,9 @@ func (s Statistic) bandwidths(r Result, ranks int) (alg, bus float64) {
 // shown gives the statistic that a table's rows are of, and its name there. Where a source gives one time alone, as
 // rccl-tests and nccl-tests do, the table shows that, and does not call it a median.
 func (s Statistic) shown(all []Result) (Statistic, string) {
-	alone := !slices.ContainsFunc(all, func(r Result) bool { return r.Latency.MedianNanoseconds > 0 || r.MeanLatencyNanoseconds <= 0 })
+	alone := !slices.ContainsFunc(all, func(r Result) bool {
+		return r.Latency.MedianNanoseconds > 0 || r.MeanLatencyNanoseconds <= 0
+	})
 	if alone && (s == Median || s == Mean) {
 		return Mean, "time"
 	}

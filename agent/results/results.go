@@ -58,8 +58,8 @@ type Report struct {
 
 // Format is the dialect of an imported input.
 type Format struct {
-	// Program and Version as the program names itself, such as rccl-tests and 2.17.9-develop:1a2b3c4; empty where it does
-	// not.
+	// Program and Version as the program names itself, such as rccl-tests and 2.17.9-develop:1a2b3c4; empty where it
+	// does not.
 	Program string `json:"program,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Form is "text", "csv", "json list" (rccl-tests -Z json), "json lines" (the same until July 2025) or "json object"
@@ -105,8 +105,8 @@ type Failure struct {
 	Message string `json:"message"`
 	// Ranks says what each rank was doing, by rank.
 	Ranks []RankState `json:"ranks,omitempty"`
-	// DetectedNanoseconds is how long after a rank's death or a missed deadline it was noticed, FreedNanoseconds how long
-	// after that the last rank was gone and its GPU free; zero where not known.
+	// DetectedNanoseconds is how long after a rank's death or a missed deadline it was noticed, FreedNanoseconds how
+	// long after that the last rank was gone and its GPU free; zero where not known.
 	DetectedNanoseconds int64 `json:"detectedNanoseconds,omitempty"`
 	FreedNanoseconds    int64 `json:"freedNanoseconds,omitempty"`
 	// RAS is what the library's RAS service said of the communicator; empty where it was not asked.
@@ -139,17 +139,17 @@ type Result struct {
 	// SizeBytes as rccl-tests counts it (the larger of send and receive), CountElements as the call takes it.
 	SizeBytes     int64 `json:"sizeBytes"`
 	CountElements int64 `json:"countElements"`
-	// Latency of one call, that of the slowest rank in each statistic. Imported results have none of it but with a report
-	// per iteration: the one time that they give is a mean.
+	// Latency of one call, that of the slowest rank in each statistic. Imported results have none of it but with a
+	// report per iteration: the one time that they give is a mean.
 	Latency rcclx.LatencyStats `json:"latency"`
-	// MeanLatencyNanoseconds is the mean over the ranks' medians, the nearest to what rccl-tests and nccl-tests show: the
-	// mean over ranks of each rank's mean. Of imported results it is just that.
+	// MeanLatencyNanoseconds is the mean over the ranks' medians, the nearest to what rccl-tests and nccl-tests show:
+	// the mean over ranks of each rank's mean. Of imported results it is just that.
 	MeanLatencyNanoseconds int64 `json:"meanLatencyNanoseconds,omitempty"`
 	// LaunchNanoseconds is the slowest rank's median time on the CPU to launch one call; zero where not measured.
 	LaunchNanoseconds int64 `json:"launchNanoseconds,omitempty"`
-	// AlgBandwidthMBps and BusBandwidthMBps by rccl-tests' definitions, in 10^6 bytes per second with three decimals, from
-	// the median latency, or from MeanLatencyNanoseconds where there is no median. Zero, which is left out, means that it
-	// is not known; a bus bandwidth is not over one rank.
+	// AlgBandwidthMBps and BusBandwidthMBps by rccl-tests' definitions, in 10^6 bytes per second with three decimals,
+	// from the median latency, or from MeanLatencyNanoseconds where there is no median. Zero, which is left out, means
+	// that it is not known; a bus bandwidth is not over one rank.
 	AlgBandwidthMBps float64 `json:"algBandwidthMBps,omitempty"`
 	BusBandwidthMBps float64 `json:"busBandwidthMBps,omitempty"`
 	// MeanAlgBandwidthMBps and MeanBusBandwidthMBps are the same from MeanLatencyNanoseconds: the ones to hold against
@@ -183,7 +183,8 @@ func (r Result) Wrong() (elements int64, checked bool) {
 
 // SetBandwidths fills the four bandwidths in from the size and the latencies.
 func (r *Result) SetBandwidths(ranks int) {
-	r.MeanAlgBandwidthMBps, r.MeanBusBandwidthMBps = Bandwidths(r.Collective, r.SizeBytes, r.MeanLatencyNanoseconds, ranks)
+	r.MeanAlgBandwidthMBps, r.MeanBusBandwidthMBps = Bandwidths(r.Collective, r.SizeBytes,
+		r.MeanLatencyNanoseconds, ranks)
 	r.AlgBandwidthMBps, r.BusBandwidthMBps = r.MeanAlgBandwidthMBps, r.MeanBusBandwidthMBps
 	if median := r.Latency.MedianNanoseconds; median > 0 {
 		r.AlgBandwidthMBps, r.BusBandwidthMBps = Bandwidths(r.Collective, r.SizeBytes, median, ranks)

@@ -39,8 +39,10 @@ func pointer[T any](v T) *T { return &v }
 // sample is a report with a bit of everything.
 func sample() Report {
 	result := func(v rcclx.Variant, size, median int64, path rcclx.Path, checks ...rcclx.CheckResult) Result {
-		r := Result{Variant: v, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, Op: "Sum", Placement: rcclx.OutOfPlace, SizeBytes: size, CountElements: size / 2,
-			Latency: rcclx.LatencyStats{MedianNanoseconds: median, MinNanoseconds: median * 9 / 10, MaxNanoseconds: median * 2, P95Nanoseconds: median * 3 / 2,
+		r := Result{Variant: v, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16,
+			Op: "Sum", Placement: rcclx.OutOfPlace, SizeBytes: size, CountElements: size / 2,
+			Latency: rcclx.LatencyStats{MedianNanoseconds: median, MinNanoseconds: median * 9 / 10,
+				MaxNanoseconds: median * 2, P95Nanoseconds: median * 3 / 2,
 				CoefficientOfVariationPPM: 20000, Repeats: 10, IterationsPerRepeat: 2},
 			MeanLatencyNanoseconds: median * 98 / 100, LaunchNanoseconds: 2500, Checks: checks, ExpectedPath: path}
 		r.SetBandwidths(8)
@@ -48,36 +50,46 @@ func sample() Report {
 	}
 	exact := rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 1 << 20}
 	hazard := result(rcclx.LowPrecision, 32<<20, 300000, rcclx.PathLowPrecision,
-		rcclx.CheckResult{Data: rcclx.DataRounding, CheckedElements: 1 << 20, MaxRelativeErrorPPM: 62500, MeanRelativeErrorPPM: 21000},
-		rcclx.CheckResult{Data: rcclx.DataActivations, CheckedElements: 1 << 20, WrongElements: 3, FirstWrongElement: pointer(int64(17)), NaNElements: 1, OverflowElements: 2,
+		rcclx.CheckResult{Data: rcclx.DataRounding, CheckedElements: 1 << 20, MaxRelativeErrorPPM: 62500,
+			MeanRelativeErrorPPM: 21000}, rcclx.CheckResult{Data: rcclx.DataActivations, CheckedElements: 1 << 20,
+			WrongElements: 3, FirstWrongElement: pointer(int64(17)), NaNElements: 1, OverflowElements: 2,
 			MaxRelativeErrorPPM: 500000, MeanRelativeErrorPPM: 30000})
 	hazard.Hazard, hazard.HazardElements = "a count of 16777216 is no multiple", 2
 	return Report{
-		Source: SourceBench, Node: "gpu-node-7", Time: time.Date(2026, 11, 28, 3, 30, 0, 0, time.UTC), Simulated: true, Ranks: 8, Nodes: 1,
-		Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, Path: "/opt/rocm/lib/librccl.so.1",
-			BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484},
+		Source: SourceBench, Node: "gpu-node-7", Time: time.Date(2026, 11, 28, 3, 30, 0, 0, time.UTC), Simulated: true,
+		Ranks: 8, Nodes: 1,
+		Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803,
+			Path: "/opt/rocm/lib/librccl.so.1", BuildHash: "0123456789abcdef", RuntimeVersionCode: 60443484},
 		Devices: []Device{{0, 0, "0000:05:00.0", "AMD Instinct MI300X"}, {1, 1, "0000:2b:00.0", ""}},
 		Results: []Result{
-			result(rcclx.Baseline, 8192, 20000, rcclx.PathStandard, exact), result(rcclx.Baseline, 32<<20, 400000, rcclx.PathStandard, exact),
-			result(rcclx.DDA, 8192, 12000, rcclx.PathDDAFlat, exact), result(rcclx.DDA, 32<<20, 404000, rcclx.PathStandard, exact), hazard,
-			{Collective: rcclx.SendRecv, Datatype: rcclx.Int8, Placement: rcclx.OutOfPlace, SizeBytes: 8, CountElements: 8, Latency: rcclx.LatencyStats{MedianNanoseconds: 5000}},
+			result(rcclx.Baseline, 8192, 20000, rcclx.PathStandard, exact),
+			result(rcclx.Baseline, 32<<20, 400000, rcclx.PathStandard, exact),
+			result(rcclx.DDA, 8192, 12000, rcclx.PathDDAFlat, exact),
+			result(rcclx.DDA, 32<<20, 404000, rcclx.PathStandard, exact), hazard,
+			{Collective: rcclx.SendRecv, Datatype: rcclx.Int8, Placement: rcclx.OutOfPlace, SizeBytes: 8,
+				CountElements: 8, Latency: rcclx.LatencyStats{MedianNanoseconds: 5000}},
 		},
 		Pairs: []Pair{{0, 1, 16 << 20, 48000, 0}},
-		Settings: []rcclx.Effective{{Name: "dda.AllReduce", Requested: "Preferred", State: rcclx.StatePartial, Reason: rcclx.ReasonAboveThreshold, MaxBytes: pointer(int64(30408704)),
+		Settings: []rcclx.Effective{{Name: "dda.AllReduce", Requested: "Preferred",
+			State: rcclx.StatePartial, Reason: rcclx.ReasonAboveThreshold, MaxBytes: pointer(int64(30408704)),
 			Message: "in effect for 1 of 2 sizes"}},
 		Environment:     map[rcclx.Variant][]rcclx.EnvVar{rcclx.DDA: {{Name: "RCCL_DDA_NRANKS", Value: "8"}}},
 		InitNanoseconds: map[rcclx.Variant]int64{rcclx.Baseline: 450_000_000},
 		Warnings:        []string{"NUMABalancing: kernel.numa_balancing is 1,\nexpected 0"},
-		Failure: &Failure{Variant: rcclx.LowPrecision, Kind: "Hung", Code: "RankHung", Step: "AllReduce BFloat16 67108864 B", Rank: pointer(1), Device: "0000:2b:00.0",
-			Message: "node a: rank 1 missed the deadline", Ranks: []RankState{{0, "0000:05:00.0", "in step x", ""}, {1, "0000:2b:00.0", "in step y", "exited with code 2"}},
-			DetectedNanoseconds: 40_000_000, FreedNanoseconds: 250_000_000, RAS: "rank 1 launched 4 operations, others 5\n", LogTail: "NCCL WARN \x1b[31mtrouble\n", Next: "look at dmesg"},
+		Failure: &Failure{Variant: rcclx.LowPrecision, Kind: "Hung", Code: "RankHung",
+			Step: "AllReduce BFloat16 67108864 B", Rank: pointer(1), Device: "0000:2b:00.0",
+			Message: "node a: rank 1 missed the deadline", Ranks: []RankState{{0, "0000:05:00.0", "in step x", ""},
+				{1, "0000:2b:00.0", "in step y", "exited with code 2"}}, DetectedNanoseconds: 40_000_000,
+			FreedNanoseconds: 250_000_000, RAS: "rank 1 launched 4 operations, others 5\n",
+			LogTail: "NCCL WARN \x1b[31mtrouble\n", Next: "look at dmesg"},
 	}
 }
 
 func TestGolden(t *testing.T) {
 	var table, rows, js, failure strings.Builder
 	r := sample()
-	for _, err := range []error{WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r), WriteJSON(&js, r), r.Failure.WriteFailure(&failure)} {
+	for _, err := range []error{WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r), WriteJSON(&js, r),
+		r.Failure.WriteFailure(&failure)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +145,8 @@ func TestSimulatedEverywhere(t *testing.T) {
 }
 
 func TestMissingIsNeverZero(t *testing.T) {
-	r := Report{Source: SourceRCCLTests, Results: []Result{{Collective: rcclx.AllGather, Datatype: rcclx.Int8, Placement: rcclx.OutOfPlace, SizeBytes: 8, CountElements: 1,
+	r := Report{Source: SourceRCCLTests, Results: []Result{{Collective: rcclx.AllGather,
+		Datatype: rcclx.Int8, Placement: rcclx.OutOfPlace, SizeBytes: 8, CountElements: 1,
 		Latency: rcclx.LatencyStats{MedianNanoseconds: 9000}, AlgBandwidthMBps: 0.889}}}
 	var table, rows strings.Builder
 	_, _ = WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r)
@@ -162,7 +175,8 @@ func TestMissingIsNeverZero(t *testing.T) {
 func TestMissingInJSON(t *testing.T) {
 	of := func(l rcclx.LatencyStats, c rcclx.CheckResult) string {
 		var b strings.Builder
-		if err := WriteJSON(&b, Report{Source: SourceNCCLTests, Results: []Result{{Latency: l, MeanLatencyNanoseconds: 9, SizeBytes: 8, CountElements: 8, Checks: []rcclx.CheckResult{c}}}}); err != nil {
+		if err := WriteJSON(&b, Report{Source: SourceNCCLTests, Results: []Result{{Latency: l,
+			MeanLatencyNanoseconds: 9, SizeBytes: 8, CountElements: 8, Checks: []rcclx.CheckResult{c}}}}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -175,10 +189,12 @@ func TestMissingInJSON(t *testing.T) {
 		}
 		return names
 	}
-	if got := zeros(of(rcclx.LatencyStats{}, rcclx.CheckResult{CheckedElements: 3})); !slices.Equal(got, []string{"wrongElements"}) {
+	if got := zeros(of(rcclx.LatencyStats{}, rcclx.CheckResult{CheckedElements: 3})); !slices.Equal(got,
+		[]string{"wrongElements"}) {
 		t.Errorf("zeros %q, expected wrongElements alone", got)
 	}
-	got := zeros(of(rcclx.LatencyStats{MedianNanoseconds: 9, MinNanoseconds: 9, MaxNanoseconds: 9, Repeats: 2}, rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 3}))
+	got := zeros(of(rcclx.LatencyStats{MedianNanoseconds: 9, MinNanoseconds: 9, MaxNanoseconds: 9, Repeats: 2},
+		rcclx.CheckResult{Data: rcclx.DataExact, CheckedElements: 3}))
 	if want := []string{"coefficientOfVariationPPM", "wrongElements", "maxRelativeErrorPPM"}; !slices.Equal(got, want) {
 		t.Errorf("zeros %q, expected %q", got, want)
 	}
@@ -189,9 +205,11 @@ func TestSmallBandwidths(t *testing.T) {
 	for want, tc := range map[string]struct {
 		size, median int64
 	}{
-		"0.400,0.700": {8, 20_000}, "0.001,0.002": {1, 1_000_000}, "1e-05,1.75e-05": {1, 100_000_000}, "328362.117,574633.705": {1 << 30, 3_269_993},
+		"0.400,0.700": {8, 20_000}, "0.001,0.002": {1, 1_000_000}, "1e-05,1.75e-05": {1, 100_000_000},
+		"328362.117,574633.705": {1 << 30, 3_269_993},
 	} {
-		r := Result{Collective: rcclx.AllReduce, SizeBytes: tc.size, Latency: rcclx.LatencyStats{MedianNanoseconds: tc.median}}
+		r := Result{Collective: rcclx.AllReduce, SizeBytes: tc.size,
+			Latency: rcclx.LatencyStats{MedianNanoseconds: tc.median}}
 		r.SetBandwidths(8)
 		var rows strings.Builder
 		_ = WriteCSV(&rows, Report{Results: []Result{r}})
@@ -215,18 +233,23 @@ func TestOneTimeAlone(t *testing.T) {
 	r := Result{Collective: rcclx.AllReduce, SizeBytes: 8000, CountElements: 4000, MeanLatencyNanoseconds: 20_000}
 	r.SetBandwidths(8)
 	var table, rows strings.Builder
-	_, _ = WriteTable(&table, TableOptions{}, Report{Ranks: 8, Results: []Result{r}}), WriteCSV(&rows, Report{Results: []Result{r}})
-	if text := table.String(); !strings.Contains(text, "  time(us)") || strings.Contains(text, "median") || !strings.Contains(text, " 20.00 ") || !strings.Contains(text, " 0.400 ") {
+	_, _ = WriteTable(&table, TableOptions{}, Report{Ranks: 8, Results: []Result{r}}),
+		WriteCSV(&rows, Report{Results: []Result{r}})
+	if text := table.String(); !strings.Contains(text, "  time(us)") || strings.Contains(text, "median") ||
+		!strings.Contains(text, " 20.00 ") || !strings.Contains(text, " 0.400 ") {
 		t.Errorf("table:\n%s", text)
 	}
 	records, _ := csv.NewReader(strings.NewReader(rows.String())).ReadAll()
-	for name, want := range map[string]string{"latency_median_ns": "", "latency_mean_of_ranks_ns": "20000", "bus_bandwidth_mbps": "700.000", "mean_bus_bandwidth_mbps": "700.000"} {
+	for name, want := range map[string]string{"latency_median_ns": "", "latency_mean_of_ranks_ns": "20000",
+		"bus_bandwidth_mbps": "700.000", "mean_bus_bandwidth_mbps": "700.000"} {
 		if got := records[1][slices.Index(records[0], name)]; got != want {
 			t.Errorf("%s is %q, expected %q", name, got, want)
 		}
 	}
 	table.Reset()
-	if _ = WriteTable(&table, TableOptions{Statistic: P95}, Report{Ranks: 8, Results: []Result{r}}); !strings.Contains(table.String(), "p95(us)") || strings.Contains(table.String(), "0.400") {
+	if _ = WriteTable(&table, TableOptions{Statistic: P95},
+		Report{Ranks: 8, Results: []Result{r}}); !strings.Contains(table.String(), "p95(us)") ||
+		strings.Contains(table.String(), "0.400") {
 		t.Errorf("a p95 that is missing has a bandwidth:\n%s", table.String())
 	}
 }
@@ -235,17 +258,22 @@ func TestOneTimeAlone(t *testing.T) {
 func TestStrangeTexts(t *testing.T) {
 	r := sample()
 	evil := "a\x1b[31mb\n9 9 c\u009b2J"
-	r.Input, r.Node, r.Library.Path, r.Devices[0].Name, r.Warnings = evil, evil, evil, evil, []string{evil, strings.Repeat("word ", 60)}
-	r.Results[0].ExpectedPath, r.Results[0].Variant, r.Settings[0].Name, r.Failure.Message = rcclx.Path(evil), rcclx.Variant(evil), evil, evil
+	r.Input, r.Node, r.Library.Path, r.Devices[0].Name, r.Warnings = evil, evil, evil, evil,
+		[]string{evil, strings.Repeat("word ", 60)}
+	r.Results[0].ExpectedPath, r.Results[0].Variant, r.Settings[0].Name, r.Failure.Message = rcclx.Path(evil),
+		rcclx.Variant(evil), evil, evil
 	var table, rows, failure strings.Builder
 	_, _, _ = WriteTable(&table, TableOptions{}, r), WriteCSV(&rows, r), r.Failure.WriteFailure(&failure)
-	for name, text := range map[string]string{"table": table.String(), "CSV": rows.String(), "failure": failure.String()} {
-		if strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) || strings.Contains(text, "\n9 9") {
+	for name, text := range map[string]string{"table": table.String(), "CSV": rows.String(),
+		"failure": failure.String()} {
+		if strings.ContainsFunc(text, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }) ||
+			strings.Contains(text, "\n9 9") {
 			t.Errorf("%s:\n%q", name, text)
 		}
 	}
 	for line := range strings.Lines(table.String()) {
-		if strings.HasPrefix(line, "# ") && !strings.Contains(line, "size(B)") && len(strings.TrimSpace(line)) > maxColumns {
+		if strings.HasPrefix(line, "# ") && !strings.Contains(line, "size(B)") &&
+			len(strings.TrimSpace(line)) > maxColumns {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}
@@ -270,7 +298,8 @@ func TestNotes(t *testing.T) {
 
 func TestStatistics(t *testing.T) {
 	r := sample().Results[0]
-	for s, want := range map[Statistic][2]float64{Median: {20000, 409.6}, Min: {18000, 455.111}, Max: {40000, 204.8}, P95: {30000, 273.067}, Mean: {19600, 417.959}} {
+	for s, want := range map[Statistic][2]float64{Median: {20000, 409.6}, Min: {18000, 455.111}, Max: {40000, 204.8},
+		P95: {30000, 273.067}, Mean: {19600, 417.959}} {
 		alg, _ := s.bandwidths(r, 8)
 		if got := [2]float64{float64(s.Of(r)), alg}; got != want {
 			t.Errorf("%s: %v, expected %v", s, got, want)
@@ -286,7 +315,8 @@ func TestStatistics(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	c := Compare(Group(sample().Results))
-	if len(c) != 2 || c[0].Variant != rcclx.DDA || c[0].Reference != rcclx.Baseline || len(c[0].Points) != 2 || len(c[1].Points) != 1 {
+	if len(c) != 2 || c[0].Variant != rcclx.DDA || c[0].Reference != rcclx.Baseline || len(c[0].Points) != 2 ||
+		len(c[1].Points) != 1 {
 		t.Fatalf("%+v", c)
 	}
 	if p := c[0].Points[0]; p.SpeedupPPM != 1666666 || p.WithinNoise {
@@ -312,7 +342,8 @@ func TestCompare(t *testing.T) {
 
 func TestGood(t *testing.T) {
 	hazard := func(wrong, known int64) []Result {
-		return []Result{{Hazard: "h", HazardElements: known, Checks: []rcclx.CheckResult{{CheckedElements: 5, WrongElements: wrong}}}}
+		return []Result{{Hazard: "h", HazardElements: known,
+			Checks: []rcclx.CheckResult{{CheckedElements: 5, WrongElements: wrong}}}}
 	}
 	if r := (Report{Results: hazard(3, 3)}); !r.Good() {
 		t.Error("what the library is known to lose fails a report")
@@ -340,7 +371,8 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 func TestBrokenOutput(t *testing.T) {
 	r := sample()
-	if WriteTable(brokenWriter{}, TableOptions{}, r) == nil || WriteCSV(brokenWriter{}, r) == nil || WriteJSON(brokenWriter{}, r) == nil || r.Failure.WriteFailure(brokenWriter{}) == nil {
+	if WriteTable(brokenWriter{}, TableOptions{}, r) == nil || WriteCSV(brokenWriter{}, r) == nil ||
+		WriteJSON(brokenWriter{}, r) == nil || r.Failure.WriteFailure(brokenWriter{}) == nil {
 		t.Error("an output that cannot be written gave no error")
 	}
 }

@@ -177,8 +177,8 @@ func (o *printer) header(p Report) {
 		if lib.Imitates != "" {
 			flavor += " imitating " + string(lib.Imitates)
 		}
-		o.line("# Library %s version %s flavor %s build %s runtime %s", orMissing(lib.Path), orMissing(version(*lib)), orMissing(flavor),
-			orMissing(lib.BuildHash), orMissing(RuntimeVersion(*lib)))
+		o.line("# Library %s version %s flavor %s build %s runtime %s", orMissing(lib.Path), orMissing(version(*lib)),
+			orMissing(flavor), orMissing(lib.BuildHash), orMissing(RuntimeVersion(*lib)))
 	}
 	for _, d := range p.Devices {
 		o.line("# Rank %2d device %2d [%s] %s", d.Rank, d.Ordinal, orMissing(d.PCIAddress), orMissing(d.Name))
@@ -193,7 +193,8 @@ func (o *printer) header(p Report) {
 // title names a block, and says that it is simulated where it is.
 func (k Key) title(simulated bool) string {
 	var parts []string
-	for _, part := range []string{string(k.Variant), string(k.Collective), string(k.Datatype), k.Op, string(k.Placement)} {
+	for _, part := range []string{string(k.Variant), string(k.Collective), string(k.Datatype), k.Op,
+		string(k.Placement)} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -225,7 +226,8 @@ func (o *printer) hazards(p Report, s Series, statistic Statistic) {
 		return
 	}
 	o.line("#")
-	o.line("# Hazard: counts at which the library is known to lose data, for which wrong elements are a warning: %s", s.Key.title(p.Simulated))
+	o.line("# Hazard: counts at which the library is known to lose data, for which wrong elements are a warning: %s",
+		s.Key.title(p.Simulated))
 	o.measured(p, known, statistic)
 	for _, r := range known {
 		o.line("# Hazard at %d B: %s", r.SizeBytes, flat(r.Hazard))
@@ -238,7 +240,8 @@ func (o *printer) hazards(p Report, s Series, statistic Statistic) {
 func (o *printer) measured(p Report, all []Result, statistic Statistic) {
 	launch := slices.ContainsFunc(all, func(r Result) bool { return r.LaunchNanoseconds > 0 })
 	statistic, time := statistic.shown(all)
-	head := []string{"size(B)", "count", "type", "redop", "placement", time + "(us)", "min", "max", "p95", "cv%", "algbw(GB/s)", "busbw(GB/s)", "#wrong"}
+	head := []string{"size(B)", "count", "type", "redop", "placement", time + "(us)", "min", "max", "p95", "cv%",
+		"algbw(GB/s)", "busbw(GB/s)", "#wrong"}
 	if launch {
 		head = append(head, "launch(us)")
 	}
@@ -254,8 +257,9 @@ func (o *printer) measured(p Report, all []Result, statistic Statistic) {
 			wrongText = decimal(wrong)
 		}
 		alg, bus := statistic.bandwidths(r, p.Ranks)
-		row := []string{decimal(r.SizeBytes), decimal(r.CountElements), word(string(r.Datatype)), word(r.Op), word(string(r.Placement)),
-			microseconds(statistic.Of(r)), microseconds(r.Latency.MinNanoseconds), microseconds(r.Latency.MaxNanoseconds),
+		row := []string{decimal(r.SizeBytes), decimal(r.CountElements), word(string(r.Datatype)),
+			word(r.Op), word(string(r.Placement)), microseconds(statistic.Of(r)),
+			microseconds(r.Latency.MinNanoseconds), microseconds(r.Latency.MaxNanoseconds),
 			microseconds(r.Latency.P95Nanoseconds), cv, gigabytes(alg), gigabytes(bus), wrongText}
 		if launch {
 			row = append(row, microseconds(r.LaunchNanoseconds))
@@ -267,8 +271,8 @@ func (o *printer) measured(p Report, all []Result, statistic Statistic) {
 
 func (o *printer) comparison(p Report, c Comparison) {
 	o.line("#")
-	o.line("# %s against %s: %s", c.Variant, c.Reference, Key{Collective: c.Key.Collective, Datatype: c.Key.Datatype, Op: c.Key.Op,
-		Root: c.Key.Root, Placement: c.Key.Placement}.title(p.Simulated))
+	o.line("# %s against %s: %s", c.Variant, c.Reference, Key{Collective: c.Key.Collective, Datatype: c.Key.Datatype,
+		Op: c.Key.Op, Root: c.Key.Root, Placement: c.Key.Placement}.title(p.Simulated))
 	var rows [][]string
 	for _, x := range c.Points {
 		var notes []string
@@ -287,10 +291,12 @@ func (o *printer) comparison(p Report, c Comparison) {
 		if x.UnwrittenElements > 0 {
 			notes = append(notes, "unwritten:"+decimal(x.UnwrittenElements))
 		}
-		rows = append(rows, []string{decimal(x.SizeBytes), microseconds(x.ReferenceNanoseconds), microseconds(x.VariantNanoseconds),
-			fmt.Sprintf("%.3fx", float64(x.SpeedupPPM)/1e6), word(string(x.Path)), orMissing(strings.Join(notes, ","))})
+		rows = append(rows, []string{decimal(x.SizeBytes), microseconds(x.ReferenceNanoseconds),
+			microseconds(x.VariantNanoseconds), fmt.Sprintf("%.3fx", float64(x.SpeedupPPM)/1e6), word(string(x.Path)),
+			orMissing(strings.Join(notes, ","))})
 	}
-	o.rows([]string{"size(B)", string(c.Reference) + "(us)", string(c.Variant) + "(us)", "speedup", "path", "note"}, rows)
+	o.rows([]string{"size(B)", string(c.Reference) + "(us)", string(c.Variant) + "(us)", "speedup",
+		"path", "note"}, rows)
 }
 
 // errors shows what the checks say of precision, where there is more to say than that nothing is wrong.
@@ -303,19 +309,23 @@ func (o *printer) errors(p Report, groups []Series) {
 				if c.Data == "" {
 					continue // from elsewhere, without errors
 				}
-				worth = worth || c.Data != rcclx.DataExact || c.WrongElements+c.NaNElements+c.OverflowElements+c.MaxRelativeErrorPPM > 0
+				worth = worth || c.Data != rcclx.DataExact ||
+					c.WrongElements+c.NaNElements+c.OverflowElements+c.MaxRelativeErrorPPM > 0
 				first := missing
 				if c.FirstWrongElement != nil {
 					first = decimal(*c.FirstWrongElement)
 				}
-				rows = append(rows, []string{decimal(r.SizeBytes), word(string(c.Data)), decimal(c.CheckedElements), decimal(c.WrongElements),
-					percent4(c.MaxRelativeErrorPPM), percent4(c.MeanRelativeErrorPPM), decimal(c.NaNElements), decimal(c.OverflowElements), decimal(c.UnwrittenElements), first})
+				rows = append(rows, []string{decimal(r.SizeBytes), word(string(c.Data)), decimal(c.CheckedElements),
+					decimal(c.WrongElements), percent4(c.MaxRelativeErrorPPM), percent4(c.MeanRelativeErrorPPM),
+					decimal(c.NaNElements), decimal(c.OverflowElements), decimal(c.UnwrittenElements), first})
 			}
 		}
 		if worth {
 			o.line("#")
-			o.line("# Numeric errors, relative to the largest and the mean of the reference: %s", g.Key.title(p.Simulated))
-			o.rows([]string{"size(B)", "data", "checked", "wrong", "max_error(%)", "mean_error(%)", "NaN", "overflow", "unwritten", "first_wrong"}, rows)
+			o.line("# Numeric errors, relative to the largest and the mean of the reference: %s",
+				g.Key.title(p.Simulated))
+			o.rows([]string{"size(B)", "data", "checked", "wrong", "max_error(%)", "mean_error(%)", "NaN", "overflow",
+				"unwritten", "first_wrong"}, rows)
 		}
 	}
 }
@@ -382,7 +392,8 @@ func (o *printer) checks(p Report) {
 		if c.State == reference.NotMeasured {
 			o.line("#   %s", flat(c.Measurement))
 		} else {
-			o.line("#   %s: %s: measured %s of %s, %d %%: %s", c.Source, flat(c.Measurement), units.Bandwidth(c.MeasuredMBps), units.Bandwidth(c.ExpectedMBps), c.Percent, c.State)
+			o.line("#   %s: %s: measured %s of %s, %d %%: %s", c.Source, flat(c.Measurement),
+				units.Bandwidth(c.MeasuredMBps), units.Bandwidth(c.ExpectedMBps), c.Percent, c.State)
 		}
 		for _, cause := range c.Causes {
 			o.line("#     %s", flat(cause))
@@ -395,7 +406,8 @@ func (o *printer) settings(p Report) {
 		o.line("#")
 		o.line("# Settings")
 		for _, s := range p.Settings {
-			o.line("#   %s requested %s: %s (%s)%s: %s", s.Name, flat(orMissing(s.Requested)), s.State, s.Reason, bounds(s), flat(s.Message))
+			o.line("#   %s requested %s: %s (%s)%s: %s",
+				s.Name, flat(orMissing(s.Requested)), s.State, s.Reason, bounds(s), flat(s.Message))
 		}
 	}
 	for _, v := range []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision} {

@@ -47,7 +47,8 @@ func (fs *failures) blame(rs ranks) *Failure {
 	first := fs.all[0]
 	if (first.Kind == FailRankError || first.Kind == FailHung) && consequence(first.Code) {
 		for _, f := range fs.all[1:] {
-			if f.Kind == FailDied && rs.explains(f, first) || first.Kind == FailRankError && f.Kind == FailRankError && !consequence(f.Code) {
+			if f.Kind == FailDied && rs.explains(f, first) || first.Kind == FailRankError && f.Kind == FailRankError &&
+				!consequence(f.Code) {
 				first = f
 				break
 			}
@@ -55,7 +56,8 @@ func (fs *failures) blame(rs ranks) *Failure {
 	}
 	for i, r := range rs {
 		if r.Stuck {
-			first.Message += "; " + r.Name() + " did not end on SIGKILL: it hangs in the kernel driver, look at dmesg; only a reset of the GPU or a reboot helps"
+			first.Message += "; " + r.Name() + " did not end on SIGKILL: it hangs in the kernel driver, " +
+				"look at dmesg; only a reset of the GPU or a reboot helps"
 			if first.Rank < 0 {
 				first.Rank = i
 			}

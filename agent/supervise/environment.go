@@ -10,7 +10,8 @@ import (
 // inherited are the variables that a rank takes over from its pod; all else would make two nodes differ unseen. Device
 // masks are not among them: with RCCLX's DDA each rank must see every GPU. The last three are settings of AMD's guides
 // for AINIC and MSCCL++ that runtime.env does not take, so that the image's ENV can have them.
-var inherited = []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "IONIC_LOCKFREE", "NET_OPTIONAL_RECV_COMPLETION", "MSCCLPP_READ_ALLRED"}
+var inherited = []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "IONIC_LOCKFREE", "NET_OPTIONAL_RECV_COMPLETION",
+	"MSCCLPP_READ_ALLRED"}
 
 const inheritedPrefix = "SIMROCM_"
 

@@ -57,7 +57,8 @@ func superviseHangingRank(pidFile string) {
 	}
 	s := &Supervisor{Launcher: Launcher{Command: []string{self}}, Clock: clock.RealClock{}}
 	s.Run(context.Background(), Team{
-		Specs: []rank.Spec{{WorldSize: 1, InitDeadline: time.Hour, StepDeadline: time.Hour}}, Env: []string{fakeScriptEnv + "=" + string(script)},
+		Specs: []rank.Spec{{WorldSize: 1, InitDeadline: time.Hour, StepDeadline: time.Hour}},
+		Env:   []string{fakeScriptEnv + "=" + string(script)},
 		OnEvent: func(ev rank.Event) {
 			if ev.Kind == rank.EventInitStart {
 				fmt.Println("hangs")
@@ -145,7 +146,8 @@ func fakeRank(raw string) int {
 				}
 				runtime.Gosched()
 			}
-			send(rank.Event{Kind: rank.EventError, Error: &rank.Error{Code: script.Code, Step: place, Message: "scripted"}})
+			send(rank.Event{Kind: rank.EventError,
+				Error: &rank.Error{Code: script.Code, Step: place, Message: "scripted"}})
 			os.Exit(1)
 		case "fork":
 			child := exec.Command("/bin/sh", "-c", "while :; do read x </dev/zero; done")
@@ -167,8 +169,8 @@ func fakeRank(raw string) int {
 		}
 	}
 	at("load")
-	send(rank.Event{Kind: rank.EventLoaded, Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated, Imitates: rcclx.FlavorRCCLXDev,
-		VersionCode: 22803, PCIAddress: fmt.Sprintf("0000:%x5:00.0", spec.Device)}})
+	send(rank.Event{Kind: rank.EventLoaded, Library: &rcclx.LibraryInfo{Flavor: rcclx.FlavorSimulated,
+		Imitates: rcclx.FlavorRCCLXDev, VersionCode: 22803, PCIAddress: fmt.Sprintf("0000:%x5:00.0", spec.Device)}})
 	if spec.WorldSize == 0 {
 		send(rank.Event{Kind: rank.EventDone})
 		return 0
@@ -186,11 +188,13 @@ func fakeRank(raw string) int {
 	send(rank.Event{Kind: rank.EventInitDone, InitDuration: time.Millisecond})
 	for _, step := range spec.Steps {
 		for _, size := range step.SizesBytes {
-			position := &rank.Position{Kind: step.Kind, Collective: step.Collective, Datatype: step.Datatype, SizeBytes: size}
+			position := &rank.Position{Kind: step.Kind, Collective: step.Collective,
+				Datatype: step.Datatype, SizeBytes: size}
 			send(rank.Event{Kind: rank.EventStepStart, At: position})
 			at(position.String())
-			send(rank.Event{Kind: rank.EventMeasured, Measurement: &rank.Measurement{Collective: step.Collective, Datatype: step.Datatype,
-				SizeBytes: size, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000}, Checks: []rcclx.CheckResult{{CheckedElements: 1}}}})
+			send(rank.Event{Kind: rank.EventMeasured, Measurement: &rank.Measurement{Collective: step.Collective,
+				Datatype: step.Datatype, SizeBytes: size, Latency: rcclx.LatencyStats{MedianNanoseconds: 1000},
+				Checks: []rcclx.CheckResult{{CheckedElements: 1}}}})
 		}
 	}
 	at("done")

@@ -51,9 +51,11 @@ func (v *supervision) hang(index int, said rank.Error) Failure {
 		remarks = append(remarks, fmt.Sprintf("by RAS's word rank %s %s", v.ranks.numbers(late.Ranks), late.Why))
 	}
 	if len(elsewhere.Ranks) > 0 {
-		remarks = append(remarks, fmt.Sprintf("by RAS's word rank %s, on other nodes, %s", join(elsewhere.Ranks), elsewhere.Why))
+		remarks = append(remarks,
+			fmt.Sprintf("by RAS's word rank %s, on other nodes, %s", join(elsewhere.Ranks), elsewhere.Why))
 	}
-	f.Message = fmt.Sprintf("node %s: %s: %s%s missed the deadline of %s for %s", v.team.Node, v.team.Name, who, word, limit, said.Step)
+	f.Message = fmt.Sprintf("node %s: %s: %s%s missed the deadline of %s for %s",
+		v.team.Node, v.team.Name, who, word, limit, said.Step)
 	if len(remarks) > 0 {
 		f.Message += " (" + strings.Join(remarks, "; ") + ")"
 	}

@@ -57,7 +57,8 @@ func TestPartOfACommunicator(t *testing.T) {
 		if r.Rank != 4+i || r.Device != i || !r.Done || len(r.Measurements) != 2 {
 			t.Errorf("%d: %+v", i, r)
 		}
-		if text := outputs[i].String(); outputs[i].closed != 1 || text != r.StdoutTail || !strings.Contains(text, "log of rank ") {
+		if text := outputs[i].String(); outputs[i].closed != 1 || text != r.StdoutTail ||
+			!strings.Contains(text, "log of rank ") {
 			t.Errorf("%d: output %q, closed %d times, tail %q", i, text, outputs[i].closed, r.StdoutTail)
 		}
 	}
@@ -97,9 +98,11 @@ func TestRootEnvironment(t *testing.T) {
 }
 
 func TestFailuresInAPart(t *testing.T) {
-	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), partOfTeam(t, fakeScript{Rank: 6, At: stepName, Do: "exit3"}))
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(),
+		partOfTeam(t, fakeScript{Rank: 6, At: stepName, Do: "exit3"}))
 	f := out.Failure
-	if f == nil || f.Kind != FailDied || f.Rank != 2 || !strings.Contains(f.Message, "rank 6 (GPU 0000:25:00.0)") || !strings.Contains(out.LogTail(1024), "log of rank 6") {
+	if f == nil || f.Kind != FailDied || f.Rank != 2 || !strings.Contains(f.Message, "rank 6 (GPU 0000:25:00.0)") ||
+		!strings.Contains(out.LogTail(1024), "log of rank 6") {
 		t.Errorf("%+v, log tail %q", f, out.LogTail(1024))
 	}
 	simtest.NoChildren(t)
@@ -114,9 +117,11 @@ func TestHangOverNodes(t *testing.T) {
 		for _, r := range ranks {
 			list = append(list, ras.Rank{Rank: r})
 		}
-		report := ras.Report{Collected: true, Groups: []ras.Group{{RanksPerCommunicator: 8, Status: "RUNNING", Errors: []string{"MISMATCH"}}},
+		report := ras.Report{Collected: true,
+			Groups: []ras.Group{{RanksPerCommunicator: 8, Status: "RUNNING", Errors: []string{"MISMATCH"}}},
 			Communicators: []ras.Communicator{{Hash: "a", Operations: []ras.Operations{{Collective: "AllReduce",
-				Classes: []ras.Class{{Count: 8 - len(ranks), Launched: 25}, {Count: len(ranks), Launched: 14, Ranks: list}}}}}}}
+				Classes: []ras.Class{{Count: 8 - len(ranks), Launched: 25},
+					{Count: len(ranks), Launched: 14, Ranks: list}}}}}}}
 		return []rasAnswer{{asked: start, report: report}, {asked: start.Add(time.Second), report: report}}
 	}
 	for _, tc := range []struct {
@@ -130,11 +135,14 @@ func TestHangOverNodes(t *testing.T) {
 		{"one behind its peers here", [4]int{5, 5, 4, 5}, nil, 2, []string{"rank 6 (GPU ordinal 2) missed"}},
 		{"two behind", [4]int{4, 5, 4, 5}, nil, -1, []string{"ranks 4,6 missed"}},
 		{"RAS names one of ours", [4]int{5, 5, 5, 5}, behind(5), 1, []string{"rank 5 (GPU ordinal 1), by RAS's word"}},
-		{"RAS names another node's", [4]int{5, 5, 5, 5}, behind(2), -1, []string{"all 4 ranks of this node, of 8 missed", "by RAS's word rank 2, on other nodes, launched fewer"}},
-		{"RAS names ranks of both", [4]int{5, 5, 5, 5}, behind(2, 5), -1, []string{"all 4 ranks of this node", "by RAS's word rank 2,5, on other nodes"}},
+		{"RAS names another node's", [4]int{5, 5, 5, 5}, behind(2), -1,
+			[]string{"all 4 ranks of this node, of 8 missed", "by RAS's word rank 2, on other nodes, launched fewer"}},
+		{"RAS names ranks of both", [4]int{5, 5, 5, 5}, behind(2, 5), -1,
+			[]string{"all 4 ranks of this node", "by RAS's word rank 2,5, on other nodes"}},
 	} {
 		spec := rank.Spec{WorldSize: 8, StepDeadline: 4 * time.Second}
-		v := newSupervision(clocktesting.NewFakeClock(start), Team{Node: "n", Name: "task group-1, communicator group", Specs: specs(4, 4, spec)})
+		v := newSupervision(clocktesting.NewFakeClock(start),
+			Team{Node: "n", Name: "task group-1, communicator group", Specs: specs(4, 4, spec)})
 		for i, r := range v.ranks {
 			r.Events, r.Since = tc.events[i], start
 			r.began, r.deadline, r.awaits = start, start.Add(4*time.Second), stepName
@@ -179,7 +187,8 @@ func TestErrorAtTheEndOfAHang(t *testing.T) {
 		}
 		v.onError(0, rank.Error{Code: tc.code, Step: stepName, Message: "remote process exited"})
 		f := v.failures.all[0]
-		if f.Late != tc.late || f.Code != tc.code || strings.Contains(f.Message, fmt.Sprintf("after %s of the 1m0s", tc.after)) != tc.late {
+		if f.Late != tc.late || f.Code != tc.code ||
+			strings.Contains(f.Message, fmt.Sprintf("after %s of the 1m0s", tc.after)) != tc.late {
 			t.Errorf("%s: %+v", tc.name, f)
 		}
 	}

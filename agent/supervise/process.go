@@ -114,7 +114,8 @@ func onSpawnThread(f func()) {
 // start starts a rank in a process group of its own and streams what it says to out. The last message of a process is
 // its exit, after all its events and words. stop makes the goroutines give up where nobody reads any more.
 // output, where it is not nil, gets a copy of standard output and is closed at its end.
-func start(argv, env []string, index int, output io.WriteCloser, now func() time.Time, out chan<- message, stop <-chan struct{}) (*process, error) {
+func start(argv, env []string, index int, output io.WriteCloser, now func() time.Time, out chan<- message,
+	stop <-chan struct{}) (*process, error) {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan []byte, 4)}
 	p.cmd.Env = env
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -343,7 +344,8 @@ func (p *process) kill() {
 // to give its GPU's memory back, while its peers have seen its connections close.
 func dying(pid int) bool {
 	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == nil && info.Signo != 0 {
+	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == nil &&
+		info.Signo != 0 {
 		return true
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

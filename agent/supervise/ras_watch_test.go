@@ -47,7 +47,8 @@ func TestRASEnvironment(t *testing.T) {
 			if address != c.address || !slices.Equal(env, c.env) {
 				t.Errorf("%s: address %q, environment %v", c.name, address, env)
 			}
-		} else if !strings.HasPrefix(address, "127.0.0.1:") || !slices.Equal(env, append(before, "NCCL_RAS_ADDR="+address)) {
+		} else if !strings.HasPrefix(address, "127.0.0.1:") ||
+			!slices.Equal(env, append(before, "NCCL_RAS_ADDR="+address)) {
 			t.Errorf("%s: address %q, environment %v, want one of 127.0.0.1 in both", c.name, address, env)
 		}
 	}
@@ -62,11 +63,14 @@ func TestNextQuestion(t *testing.T) {
 		want   time.Time
 	}{
 		{"half of the deadline that is over first", func(*supervision) {}, at(5)},
-		{"once more, halfway to it", func(v *supervision) { v.ras.asked = []time.Time{at(5)} }, at(7).Add(500 * time.Millisecond)},
+		{"once more, halfway to it", func(v *supervision) { v.ras.asked = []time.Time{at(5)} },
+			at(7).Add(500 * time.Millisecond)},
 		{"not a third time", func(v *supervision) { v.ras.asked = []time.Time{at(5), at(8)} }, time.Time{}},
-		{"an earlier wait does not count", func(v *supervision) { v.ras.asked = []time.Time{at(-8), at(-6), at(5)} }, at(7).Add(500 * time.Millisecond)},
+		{"an earlier wait does not count", func(v *supervision) { v.ras.asked = []time.Time{at(-8), at(-6), at(5)} },
+			at(7).Add(500 * time.Millisecond)},
 		{"after a time of the team's own", func(v *supervision) { v.team.AskRASAfter = 9 * time.Second }, at(9)},
-		{"one that is longer than the deadline", func(v *supervision) { v.team.AskRASAfter = time.Minute }, time.Time{}},
+		{"one that is longer than the deadline",
+			func(v *supervision) { v.team.AskRASAfter = time.Minute }, time.Time{}},
 		{"never", func(v *supervision) { v.team.AskRASAfter = -1 }, time.Time{}},
 		{"nobody to ask", func(v *supervision) { v.ras.address = "" }, time.Time{}},
 		{"one question at a time", func(v *supervision) { v.ras.pending = true }, time.Time{}},
@@ -77,8 +81,8 @@ func TestNextQuestion(t *testing.T) {
 		{"the other rank is gone", func(v *supervision) { v.ranks[1].exited = true }, at(10)},
 		{"all are gone", func(v *supervision) { v.ranks[0].exited, v.ranks[1].exited = true, true }, time.Time{}},
 	} {
-		v := &supervision{ranks: ranks{{began: start, deadline: at(20), awaits: "init"}, {began: start, deadline: at(10), awaits: "init"}},
-			ras: rasWatch{address: "127.0.0.1:1"}}
+		v := &supervision{ranks: ranks{{began: start, deadline: at(20), awaits: "init"},
+			{began: start, deadline: at(10), awaits: "init"}}, ras: rasWatch{address: "127.0.0.1:1"}}
 		c.change(v)
 		if got := v.nextQuestion(); !got.Equal(c.want) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
@@ -90,11 +94,13 @@ func TestRASVerdict(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	forming := ras.Report{Collected: true, Groups: []ras.Group{{RanksPerCommunicator: 8, Status: "INIT"}}}
-	behind := ras.Report{Collected: true, Groups: []ras.Group{{RanksPerCommunicator: 8, Status: "RUNNING", Errors: []string{"MISMATCH"}}},
+	behind := ras.Report{Collected: true,
+		Groups: []ras.Group{{RanksPerCommunicator: 8, Status: "RUNNING", Errors: []string{"MISMATCH"}}},
 		Communicators: []ras.Communicator{{Hash: "a", Operations: []ras.Operations{{Collective: "AllReduce",
 			Classes: []ras.Class{{Count: 7, Launched: 2}, {Count: 1, Launched: 1, Ranks: []ras.Rank{{Rank: 3}}}}}}}}}
 	const forms = "RAS: communicator of 8 ranks is INIT on all of them"
-	const lags = "RAS: communicator of 8 ranks is RUNNING with MISMATCH: rank 3 has launched 1 of the AllReduce operations, the others 2 "
+	const lags = "RAS: communicator of 8 ranks is RUNNING with MISMATCH: rank 3 has launched 1 of the AllReduce " +
+		"operations, the others 2 "
 	broken := errors.New("out of order")
 	for _, c := range []struct {
 		name  string
@@ -103,11 +109,16 @@ func TestRASVerdict(t *testing.T) {
 	}{
 		{"not asked", rasWatch{}, ""},
 		{"could not be asked", rasWatch{problem: "no port"}, "RAS did not answer: no port"},
-		{"asked in an earlier step", rasWatch{asked: []time.Time{at(-5)}, answers: []rasAnswer{{asked: at(-5), report: behind}}}, ""},
+		{"asked in an earlier step",
+			rasWatch{asked: []time.Time{at(-5)}, answers: []rasAnswer{{asked: at(-5), report: behind}}}, ""},
 		{"once", rasWatch{answers: []rasAnswer{{asked: at(5), report: forming}}}, forms},
-		{"twice", rasWatch{answers: []rasAnswer{{asked: at(5), report: behind}, {asked: at(7), report: behind}}}, lags + "(standing still for 2s)"},
-		{"the second failed", rasWatch{answers: []rasAnswer{{asked: at(5), report: behind}, {asked: at(7), err: broken}}}, lags + "(asked once; ranks at work differ, too)"},
-		{"both failed", rasWatch{answers: []rasAnswer{{asked: at(5), err: broken}, {asked: at(7), err: broken}}}, "RAS did not answer: out of order"},
+		{"twice", rasWatch{answers: []rasAnswer{{asked: at(5), report: behind}, {asked: at(7), report: behind}}},
+			lags + "(standing still for 2s)"},
+		{"the second failed",
+			rasWatch{answers: []rasAnswer{{asked: at(5), report: behind}, {asked: at(7), err: broken}}},
+			lags + "(asked once; ranks at work differ, too)"},
+		{"both failed", rasWatch{answers: []rasAnswer{{asked: at(5), err: broken}, {asked: at(7), err: broken}}},
+			"RAS did not answer: out of order"},
 		{"still open", rasWatch{asked: []time.Time{at(5)}, pending: true}, "RAS did not answer: no answer within 5s"},
 	} {
 		if got := c.watch.verdict(start, at(10)); got != c.want {
@@ -142,7 +153,8 @@ func TestUnansweredQuestion(t *testing.T) {
 	if f == nil || f.Kind != FailHung || f.Rank != 2 || f.RAS != "RAS did not answer: no answer within 1h0m0s" {
 		t.Fatalf("failure = %+v", f)
 	}
-	if f.DetectedAfter != 40*time.Minute || len(f.Doing) != 3 || f.Doing[0].Rank != 2 || f.Doing[0].Step != stepName || f.Doing[0].For < time.Hour {
+	if f.DetectedAfter != 40*time.Minute || len(f.Doing) != 3 || f.Doing[0].Rank != 2 || f.Doing[0].Step != stepName ||
+		f.Doing[0].For < time.Hour {
 		t.Errorf("detected after %s, doing %+v", f.DetectedAfter, f.Doing)
 	}
 	if address := <-ended; !strings.HasPrefix(address, "127.0.0.1:") {
@@ -169,10 +181,12 @@ const simulatedStep = 10 * time.Second
 func simulatedTeam(t testing.TB, ranks int, fault string, stepDeadline time.Duration) (*Supervisor, Team) {
 	t.Helper()
 	team := Team{Node: "sim-node-0", Name: "Baseline", ExitDeadline: time.Minute,
-		Env: append(simtest.Environ(t, simtest.Libraries(t, fault)), "HSA_NO_SCRATCH_RECLAIM=1", "NCCL_HOSTID=sim-node-0", "RCCL_DDA_NRANKS=0")}
+		Env: append(simtest.Environ(t, simtest.Libraries(t, fault)), "HSA_NO_SCRATCH_RECLAIM=1",
+			"NCCL_HOSTID=sim-node-0", "RCCL_DDA_NRANKS=0")}
 	for r := range ranks {
-		team.Specs = append(team.Specs, rank.Spec{Node: team.Node, Variant: rcclx.Baseline, Rank: r, WorldSize: ranks, Nodes: 1, Device: r,
-			InitDeadline: time.Minute, StepDeadline: stepDeadline, Steps: []rank.Step{{Kind: rank.StepMeasure, Collective: rcclx.AllReduce,
+		team.Specs = append(team.Specs, rank.Spec{Node: team.Node, Variant: rcclx.Baseline, Rank: r,
+			WorldSize: ranks, Nodes: 1, Device: r, InitDeadline: time.Minute, StepDeadline: stepDeadline,
+			Steps: []rank.Step{{Kind: rank.StepMeasure, Collective: rcclx.AllReduce,
 				Datatype: rcclx.Float32, SizesBytes: []int64{65536}, WarmupIterations: 1, Iterations: 2}}})
 	}
 	return &Supervisor{Launcher: Launcher{Command: simtest.Rank(t)}, Clock: clock.RealClock{}}, team
@@ -187,12 +201,16 @@ func TestSimulatedRAS(t *testing.T) {
 		ras, is     string
 	}{
 		{"a rank that does not launch", "late:2:3600000", time.Minute, "", "AllReduce",
-			"Simulated RAS: communicator of 4 ranks is RUNNING with MISMATCH: rank 2 has launched none of the AllReduce (printed as Broadcast) operations, the others ", "standing still for "},
+			"Simulated RAS: communicator of 4 ranks is RUNNING with MISMATCH: rank 2 has launched none of the " +
+				"AllReduce (printed as Broadcast) operations, the others ", "standing still for "},
 		{"a kernel that does not end", "hang:2", time.Minute, "", "AllReduce",
-			"Simulated RAS: communicator of 4 ranks is RUNNING and its ranks have launched equally many operations", ""},
-		{"init", "init-hang:1", simulatedStep, "", "init", "Simulated RAS: communicator of 4 ranks is INIT on all of them", ""},
+			"Simulated RAS: communicator of 4 ranks is RUNNING and its ranks have launched equally many operations",
+			""},
+		{"init", "init-hang:1", simulatedStep, "", "init",
+			"Simulated RAS: communicator of 4 ranks is INIT on all of them", ""},
 		{"RAS is off", "hang:2", time.Minute, "NCCL_RAS_ENABLE=0", "AllReduce", "", ""},
-		{"RAS cannot listen", "hang:2", time.Minute, "NCCL_RAS_ADDR=127.0.0.1:nowhere", "AllReduce", "RAS did not answer: no process serves RAS at 127.0.0.1:nowhere", ""},
+		{"RAS cannot listen", "hang:2", time.Minute, "NCCL_RAS_ADDR=127.0.0.1:nowhere", "AllReduce",
+			"RAS did not answer: no process serves RAS at 127.0.0.1:nowhere", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, team := simulatedTeam(t, 4, c.fault, simulatedStep)
@@ -236,7 +254,8 @@ func TestSimulatedDeaths(t *testing.T) {
 			if f == nil || f.Kind != c.kind || f.Rank != 2 {
 				t.Fatalf("failure = %+v", f)
 			}
-			t.Logf("%s\n%s\nRAS: %s\ndetected in %s, killed in %s", f.Message, out.LogTail(300), f.RAS, f.DetectedAfter, out.KillDuration)
+			t.Logf("%s\n%s\nRAS: %s\ndetected in %s, killed in %s",
+				f.Message, out.LogTail(300), f.RAS, f.DetectedAfter, out.KillDuration)
 			for _, w := range c.words {
 				if !strings.Contains(f.Message, w) {
 					t.Errorf("message %q lacks %q", f.Message, w)

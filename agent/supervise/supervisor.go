@@ -97,8 +97,8 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 			env = append(env[:len(env):len(env)], v.team.RootEnv...)
 		}
 		if r.process, err = start(argv, env, i, output, v.clock.Now, messages, stop); err != nil {
-			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start", Message: v.at(i, "could not be started: "+err.Error()+"; "+
-				noProcess.For(v.team.Audience))})
+			v.fail(Failure{Kind: FailStart, Rank: i, Step: "start",
+				Message: v.at(i, "could not be started: "+err.Error()+"; "+noProcess.For(v.team.Audience))})
 			continue
 		}
 		r.exited = false
@@ -113,7 +113,8 @@ func (v *supervision) startAll(l Launcher, messages chan<- message, stop <-chan 
 		}
 	}
 	if err != nil && len(v.failures.all) == 0 {
-		v.fail(Failure{Kind: FailStart, Rank: -1, Step: "start", Message: fmt.Sprintf("node %s: %s: %v", v.team.Node, v.team.Name, err)})
+		v.fail(Failure{Kind: FailStart, Rank: -1, Step: "start",
+			Message: fmt.Sprintf("node %s: %s: %v", v.team.Node, v.team.Name, err)})
 	}
 }
 
@@ -187,7 +188,8 @@ func (v *supervision) expire(index int) {
 	case index < 0:
 		v.fail(Failure{Kind: FailRunDeadline, Rank: -1, Step: v.ranks.furthestStep(), Message: fmt.Sprintf(
 			"node %s: the run deadline passed during %s with %s; raise %s or measure fewer sizes",
-			v.team.Node, v.team.Name, v.ranks.whereabouts(v.clock.Now()), cmp.Or(v.team.RunDeadlineField, "run.nodeDeadlineSeconds"))})
+			v.team.Node, v.team.Name, v.ranks.whereabouts(v.clock.Now()),
+			cmp.Or(v.team.RunDeadlineField, "run.nodeDeadlineSeconds"))})
 	case v.killed:
 		// Not even SIGKILL ended it: the process hangs inside the kernel, and nothing in user space can change that.
 		r := v.ranks[index]
@@ -243,8 +245,9 @@ func (v *supervision) handle(m message) {
 	case m.event != nil:
 		v.onEvent(m.rank, *m.event)
 	case m.garbage != "":
-		v.fail(Failure{Kind: FailProtocol, Rank: m.rank, Step: v.ranks[m.rank].awaits, Message: v.at(m.rank, "broke the protocol while "+
-			v.ranks[m.rank].Doing()+": "+m.garbage+"; "+otherBinary.For(v.team.Audience))})
+		v.fail(Failure{Kind: FailProtocol, Rank: m.rank, Step: v.ranks[m.rank].awaits,
+			Message: v.at(m.rank, "broke the protocol while "+
+				v.ranks[m.rank].Doing()+": "+m.garbage+"; "+otherBinary.For(v.team.Audience))})
 	case m.exit != nil:
 		v.onExit(m.rank, *m.exit)
 	case m.ras != nil:
@@ -275,7 +278,8 @@ func (v *supervision) onExit(i int, exit exitStatus) {
 	if exit.ok() {
 		r.Exit = "ended without a word and before its work was done, with code 0,"
 	}
-	v.fail(Failure{Kind: FailDied, Rank: i, Step: r.awaits, Killed: exit.signal == syscall.SIGKILL, DetectedAfter: v.clock.Since(exit.at),
+	v.fail(Failure{Kind: FailDied, Rank: i, Step: r.awaits,
+		Killed: exit.signal == syscall.SIGKILL, DetectedAfter: v.clock.Since(exit.at),
 		Message: v.at(i, r.Exit+" while "+r.Doing()+"; "+afterSignal(signal).For(v.team.Audience))})
 }
 
@@ -291,7 +295,8 @@ func (v *supervision) gone(r *watched) {
 func (v *supervision) onEvent(i int, ev rank.Event) {
 	r := v.ranks[i]
 	if ev.Rank != r.Rank {
-		v.fail(Failure{Kind: FailProtocol, Rank: i, Step: r.awaits, Message: v.at(i, fmt.Sprintf("sent an event of rank %d", ev.Rank))})
+		v.fail(Failure{Kind: FailProtocol, Rank: i, Step: r.awaits,
+			Message: v.at(i, fmt.Sprintf("sent an event of rank %d", ev.Rank))})
 		return
 	}
 	// A complaint is no progress: who complains first of a hang is not further than its peers.
@@ -344,14 +349,16 @@ func (v *supervision) onError(i int, e rank.Error) {
 		v.fail(v.hang(i, e))
 		return
 	}
-	f := Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step, Message: v.at(i, fmt.Sprintf("failed at %s: %s: %s", e.Step, e.Code, e.Message))}
+	f := Failure{Kind: FailRankError, Rank: i, Code: e.Code, Step: e.Step,
+		Message: v.at(i, fmt.Sprintf("failed at %s: %s: %s", e.Step, e.Code, e.Message))}
 	if advice := errorAdvice[e.Code].For(v.team.Audience); advice != "" {
 		f.Message += "; " + advice
 	}
 	r := v.ranks[i]
 	took, limit := v.clock.Since(r.began), r.deadline.Sub(r.began)
 	if f.Late = consequence(e.Code) && !r.deadline.IsZero() && took >= limit-limit/lateShare; f.Late {
-		f.Message += fmt.Sprintf("; that was after %s of the %s that it may take, when a rank that gives up on a hang closes its connections", took.Round(100*time.Millisecond), limit)
+		f.Message += fmt.Sprintf("; that was after %s of the %s that it may take, when a rank that gives up on a "+
+			"hang closes its connections", took.Round(100*time.Millisecond), limit)
 	}
 	v.fail(f)
 }

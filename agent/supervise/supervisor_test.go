@@ -38,11 +38,13 @@ func fakeTeam(t *testing.T, ranks int, script fakeScript) Team {
 	if err != nil {
 		t.Fatal(err)
 	}
-	team := Team{Node: "node-a", Name: "Baseline", Env: []string{fakeScriptEnv + "=" + string(raw)}, ExitDeadline: time.Minute, ReapDeadline: time.Minute}
+	team := Team{Node: "node-a", Name: "Baseline", Env: []string{fakeScriptEnv + "=" + string(raw)},
+		ExitDeadline: time.Minute, ReapDeadline: time.Minute}
 	for r := range ranks {
-		team.Specs = append(team.Specs, rank.Spec{Node: "node-a", Variant: rcclx.Baseline, Rank: r, WorldSize: ranks, Nodes: 1, Device: r,
-			InitDeadline: time.Hour, StepDeadline: time.Hour,
-			Steps: []rank.Step{{Kind: rank.StepMeasure, Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1024, 4096}}}})
+		team.Specs = append(team.Specs,
+			rank.Spec{Node: "node-a", Variant: rcclx.Baseline, Rank: r, WorldSize: ranks, Nodes: 1, Device: r,
+				InitDeadline: time.Hour, StepDeadline: time.Hour, Steps: []rank.Step{{Kind: rank.StepMeasure,
+					Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizesBytes: []int64{1024, 4096}}}})
 	}
 	return team
 }
@@ -62,7 +64,8 @@ func TestHealthyTeam(t *testing.T) {
 		t.Fatalf("failure: %+v", out.Failure)
 	}
 	for i, r := range out.Ranks {
-		if !r.Done || len(r.Measurements) != 2 || r.InitDuration != time.Millisecond || r.PCIAddress == "" || r.Library == nil {
+		if !r.Done || len(r.Measurements) != 2 || r.InitDuration != time.Millisecond || r.PCIAddress == "" ||
+			r.Library == nil {
 			t.Errorf("rank %d: %+v", i, r)
 		}
 		if want := "log of rank " + strconv.Itoa(i); !strings.Contains(r.StdoutTail, want) {
@@ -92,19 +95,32 @@ func TestFailuresNameTheRank(t *testing.T) {
 		words  []string
 		tail   string
 	}{
-		{"abort in init", fakeScript{Rank: 3, At: "init", Do: "abort"}, FailDied, "init", []string{"SIGABRT", "ncclCommInitRank", "gave up"}, "out of luck"},
-		{"bus error", fakeScript{Rank: 3, At: stepName, Do: "bus"}, FailDied, stepName, []string{"SIGBUS", "/dev/shm"}, ""},
-		{"crash", fakeScript{Rank: 3, At: stepName, Do: "crash"}, FailDied, stepName, []string{"SIGSEGV", "crashed"}, ""},
-		{"terminated", fakeScript{Rank: 3, At: stepName, Do: "terminated"}, FailDied, stepName, []string{"signal 15", "not the agent"}, ""},
-		{"ends too early", fakeScript{Rank: 3, At: stepName, Do: "exit0"}, FailDied, stepName, []string{"without a word", "code 0"}, ""},
-		{"flood", fakeScript{Rank: 3, At: stepName, Do: "flood"}, FailDied, stepName, []string{"code 3"}, "the last word"},
-		{"killed by another", fakeScript{Rank: 3, At: stepName, Do: "killed"}, FailDied, stepName, []string{"signal 9", "OOM"}, ""},
-		{"exit in a step", fakeScript{Rank: 3, At: stepName, Do: "exit3"}, FailDied, stepName, []string{"code 3", "in step " + stepName}, ""},
-		{"exit after done", fakeScript{Rank: 3, At: "exit", Do: "exit3"}, FailDied, "destroy", []string{"code 3", "done"}, ""},
-		{"exit before load", fakeScript{Rank: 3, At: "load", Do: "exit3"}, FailDied, "load", []string{"loading the library"}, ""},
-		{"garbage", fakeScript{Rank: 3, At: stepName, Do: "garbage"}, FailProtocol, stepName, []string{"NCCL WARN", "another version"}, ""},
-		{"event of another rank", fakeScript{Rank: 3, At: "init", Do: "wrongRank"}, FailProtocol, "init", []string{"rank 99"}, ""},
-		{"error", fakeScript{Rank: 3, At: "init", Do: "error", Code: rank.CodeInsufficientMemory}, FailRankError, "init", []string{"InsufficientMemory", "scripted"}, ""},
+		{"abort in init", fakeScript{Rank: 3, At: "init", Do: "abort"}, FailDied, "init",
+			[]string{"SIGABRT", "ncclCommInitRank", "gave up"}, "out of luck"},
+		{"bus error", fakeScript{Rank: 3, At: stepName, Do: "bus"}, FailDied, stepName,
+			[]string{"SIGBUS", "/dev/shm"}, ""},
+		{"crash", fakeScript{Rank: 3, At: stepName, Do: "crash"}, FailDied, stepName,
+			[]string{"SIGSEGV", "crashed"}, ""},
+		{"terminated", fakeScript{Rank: 3, At: stepName, Do: "terminated"}, FailDied, stepName,
+			[]string{"signal 15", "not the agent"}, ""},
+		{"ends too early", fakeScript{Rank: 3, At: stepName, Do: "exit0"}, FailDied, stepName,
+			[]string{"without a word", "code 0"}, ""},
+		{"flood", fakeScript{Rank: 3, At: stepName, Do: "flood"}, FailDied, stepName,
+			[]string{"code 3"}, "the last word"},
+		{"killed by another", fakeScript{Rank: 3, At: stepName, Do: "killed"}, FailDied, stepName,
+			[]string{"signal 9", "OOM"}, ""},
+		{"exit in a step", fakeScript{Rank: 3, At: stepName, Do: "exit3"}, FailDied, stepName,
+			[]string{"code 3", "in step " + stepName}, ""},
+		{"exit after done", fakeScript{Rank: 3, At: "exit", Do: "exit3"}, FailDied, "destroy",
+			[]string{"code 3", "done"}, ""},
+		{"exit before load", fakeScript{Rank: 3, At: "load", Do: "exit3"}, FailDied, "load",
+			[]string{"loading the library"}, ""},
+		{"garbage", fakeScript{Rank: 3, At: stepName, Do: "garbage"}, FailProtocol, stepName,
+			[]string{"NCCL WARN", "another version"}, ""},
+		{"event of another rank", fakeScript{Rank: 3, At: "init", Do: "wrongRank"}, FailProtocol, "init",
+			[]string{"rank 99"}, ""},
+		{"error", fakeScript{Rank: 3, At: "init", Do: "error", Code: rank.CodeInsufficientMemory}, FailRankError,
+			"init", []string{"InsufficientMemory", "scripted"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 4, tc.script))
@@ -146,7 +162,8 @@ func TestDeadlines(t *testing.T) {
 		{"step", fakeScript{Rank: 2, At: stepName, Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, stepName},
 		{"init", fakeScript{Rank: 2, At: "init", Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, "init"},
 		{"load", fakeScript{Rank: 2, At: "load", Do: "hang"}, rank.EventDone, 3, time.Hour, FailHung, 2, "load"},
-		{"deaf to signals", fakeScript{Rank: 2, At: stepName, Do: "hangIgnoringSignals"}, rank.EventDone, 3, time.Hour, FailHung, 2, stepName},
+		{"deaf to signals", fakeScript{Rank: 2, At: stepName, Do: "hangIgnoringSignals"}, rank.EventDone, 3, time.Hour,
+			FailHung, 2, stepName},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fake := clocktesting.NewFakeClock(time.Now())
@@ -158,7 +175,8 @@ func TestDeadlines(t *testing.T) {
 					last++
 				}
 				if ev.Rank == tc.script.Rank {
-					hung = hung || tc.script.At == "load" || ev.Kind == rank.EventInitStart && tc.script.At == "init" || isAt(ev) || ev.Kind == rank.EventDone
+					hung = hung || tc.script.At == "load" || ev.Kind == rank.EventInitStart && tc.script.At == "init" ||
+						isAt(ev) || ev.Kind == rank.EventDone
 				}
 				if last == tc.lastOf && (hung || tc.script.At == "load") {
 					fake.Step(tc.advance)
@@ -201,7 +219,8 @@ func TestRunDeadlineAndInterrupt(t *testing.T) {
 		}
 	}
 	out = fakeSupervisor(t, clock.RealClock{}).Run(ctx, team)
-	if f := out.Failure; f == nil || f.Kind != FailInterrupted || !strings.Contains(f.Message, "SIGTERM") || !strings.Contains(f.Message, stepName) {
+	if f := out.Failure; f == nil || f.Kind != FailInterrupted || !strings.Contains(f.Message, "SIGTERM") ||
+		!strings.Contains(f.Message, stepName) {
 		t.Errorf("failure = %+v, expected an interruption", f)
 	}
 	if got := len(out.Ranks[1].Measurements); got != 1 {
@@ -221,7 +240,8 @@ func TestStartFailure(t *testing.T) {
 // TestGrandchildIsKilled checks that what a rank starts ends with it, even where it holds the rank's output open.
 func TestGrandchildIsKilled(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 2, fakeScript{Rank: 1, At: "init", Do: "fork", PidFile: pidFile}))
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(),
+		fakeTeam(t, 2, fakeScript{Rank: 1, At: "init", Do: "fork", PidFile: pidFile}))
 	if out.Failure == nil || out.Failure.Rank != 1 {
 		t.Fatalf("failure = %+v", out.Failure)
 	}
@@ -231,7 +251,8 @@ func TestGrandchildIsKilled(t *testing.T) {
 // TestGrandchildInASessionOfItsOwn holds all pipes of a dead rank open, where no signal to the rank's group reaches it.
 func TestGrandchildInASessionOfItsOwn(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(), fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "daemon", PidFile: pidFile}))
+	out := fakeSupervisor(t, clock.RealClock{}).Run(t.Context(),
+		fakeTeam(t, 2, fakeScript{Rank: 1, At: stepName, Do: "daemon", PidFile: pidFile}))
 	if f := out.Failure; f == nil || f.Rank != 1 || f.Kind != FailDied || !strings.Contains(f.Message, "code 3") {
 		t.Errorf("failure = %+v", f)
 	}
@@ -316,11 +337,16 @@ func TestDeathExplainsPeersErrors(t *testing.T) {
 		want          int
 	}{
 		{"a death", complaint(rank.CodeInitFailed), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, 2},
-		{"a death before the end of the rank that complained", complaint(rank.CodeCollectiveFailed), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{at(7), {}, at(5)}, 2},
-		{"a crash when the rank that complained was gone", complaint(rank.CodeCollectiveFailed), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{at(7), {}, at(9)}, 0},
-		{"a SIGKILL that was noticed late", complaint(rank.CodeCollectiveFailed), Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{at(7), {}, at(9)}, 2},
-		{"an error with a cause of its own", complaint(rank.CodeInsufficientMemory), Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, 0},
-		{"a peer's error with a cause of its own", complaint(rank.CodeInitFailed), Failure{Kind: FailRankError, Rank: 1, Code: rank.CodeInsufficientMemory}, [3]time.Time{}, 1},
+		{"a death before the end of the rank that complained", complaint(rank.CodeCollectiveFailed),
+			Failure{Kind: FailDied, Rank: 2}, [3]time.Time{at(7), {}, at(5)}, 2},
+		{"a crash when the rank that complained was gone", complaint(rank.CodeCollectiveFailed),
+			Failure{Kind: FailDied, Rank: 2}, [3]time.Time{at(7), {}, at(9)}, 0},
+		{"a SIGKILL that was noticed late", complaint(rank.CodeCollectiveFailed),
+			Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{at(7), {}, at(9)}, 2},
+		{"an error with a cause of its own", complaint(rank.CodeInsufficientMemory), Failure{Kind: FailDied, Rank: 2},
+			[3]time.Time{{}, {}, at(5)}, 0},
+		{"a peer's error with a cause of its own", complaint(rank.CodeInitFailed),
+			Failure{Kind: FailRankError, Rank: 1, Code: rank.CodeInsufficientMemory}, [3]time.Time{}, 1},
 		{"a hang and a SIGKILL", hang, Failure{Kind: FailDied, Rank: 2, Killed: true}, [3]time.Time{{}, {}, at(5)}, 2},
 		{"a hang and a crash at its end", hang, Failure{Kind: FailDied, Rank: 2}, [3]time.Time{{}, {}, at(5)}, -1},
 	} {
@@ -370,7 +396,8 @@ func TestDeathBehindAPeersError(t *testing.T) {
 				}
 			}
 			out := fakeSupervisor(t, fake).Run(t.Context(), team)
-			if f := out.Failure; f == nil || f.Kind != FailDied || f.Rank != 3 || !f.Killed || !strings.Contains(f.Message, "OOM") {
+			if f := out.Failure; f == nil || f.Kind != FailDied || f.Rank != 3 || !f.Killed ||
+				!strings.Contains(f.Message, "OOM") {
 				t.Errorf("failure = %+v, expected the death of rank 3", f)
 			}
 			simtest.NoChildren(t)
@@ -399,7 +426,8 @@ func TestExiting(t *testing.T) {
 }
 
 func TestRankEnvironment(t *testing.T) {
-	got := RankEnvironment([]string{"PATH=/bin", "SIMROCM_ROOT=/r", "HIP_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=0", "SECRET=x", "NCCL_ALGO=Ring", "IONIC_LOCKFREE=all"},
+	got := RankEnvironment([]string{"PATH=/bin", "SIMROCM_ROOT=/r", "HIP_VISIBLE_DEVICES=0",
+		"ROCR_VISIBLE_DEVICES=0", "SECRET=x", "NCCL_ALGO=Ring", "IONIC_LOCKFREE=all"},
 		[]rcclx.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "0"}, {Name: "NCCL_HOSTID", Value: "one-for-all"}}, "node-a")
 	want := []string{"IONIC_LOCKFREE=all", "NCCL_HOSTID=node-a", "PATH=/bin", "RCCL_DDA_NRANKS=0", "SIMROCM_ROOT=/r"}
 	if !slices.Equal(got, want) {
@@ -414,14 +442,16 @@ func TestTail(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	_, _ = tl.Write([]byte(strings.Repeat("x", tailBytes-6) + "\nlast\n"))
-	if got := tl.String(); len(got) > tailBytes+8 || !strings.HasSuffix(got, "\nlast\n") || strings.Contains(got, "first") {
+	if got := tl.String(); len(got) > tailBytes+8 || !strings.HasSuffix(got, "\nlast\n") ||
+		strings.Contains(got, "first") {
 		t.Errorf("got %d bytes, ending in %q", len(got), got[len(got)-10:])
 	}
 }
 
 func TestTailStopsAtACrash(t *testing.T) {
 	var tl tail
-	for _, part := range []string{"NCCL WARN bad\nSIGABRT", ": abort\nPC=", "0x40e8ce m=0", " sigcode=0\n\ngoroutine 1:\n", strings.Repeat("stack\n", 2000)} {
+	for _, part := range []string{"NCCL WARN bad\nSIGABRT", ": abort\nPC=", "0x40e8ce m=0",
+		" sigcode=0\n\ngoroutine 1:\n", strings.Repeat("stack\n", 2000)} {
 		_, _ = tl.Write([]byte(part))
 	}
 	if got, want := tl.String(), "NCCL WARN bad\nSIGABRT: abort\nPC=0x40e8ce m=0 sigcode=0\n"; got != want {
@@ -430,7 +460,8 @@ func TestTailStopsAtACrash(t *testing.T) {
 }
 
 func FuzzParseEvent(f *testing.F) {
-	for _, s := range []string{`{"kind":"Loaded","rank":0,"library":{}}`, `{"kind":"Done"}`, `{"kind":"Measured"}`, `{"kind":"x"}`, "", "[]", "null", `{"kind":"Error","error":null}`} {
+	for _, s := range []string{`{"kind":"Loaded","rank":0,"library":{}}`, `{"kind":"Done"}`, `{"kind":"Measured"}`,
+		`{"kind":"x"}`, "", "[]", "null", `{"kind":"Error","error":null}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -446,11 +477,12 @@ func FuzzParseEvent(f *testing.F) {
 
 func TestCaughtSignal(t *testing.T) {
 	for in, want := range map[string]string{
-		"FATAL: x\nSIGABRT: abort\nPC=0x1 m=0\n":                                              "SIGABRT (abort)",
-		"SIGBUS: bus error\nPC=0x1 m=0 sigcode=2\n":                                           "SIGBUS (bus error)",
-		"fatal error: x\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4]\n": "SIGSEGV (segmentation violation)",
-		"NCCL WARN SIGNAL: none":                                                              " ()",
-		"":                                                                                    " ()",
+		"FATAL: x\nSIGABRT: abort\nPC=0x1 m=0\n":    "SIGABRT (abort)",
+		"SIGBUS: bus error\nPC=0x1 m=0 sigcode=2\n": "SIGBUS (bus error)",
+		"fatal error: x\n" +
+			"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4]\n": "SIGSEGV (segmentation violation)",
+		"NCCL WARN SIGNAL: none": " ()",
+		"":                       " ()",
 	} {
 		if name, what := caughtSignal(in); name+" ("+what+")" != want {
 			t.Errorf("%q: got %q (%q), want %q", in, name, what, want)

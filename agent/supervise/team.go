@@ -22,7 +22,8 @@ type Team struct {
 	Audience audience.Audience
 	// Specs of the ranks, by rank. A WorldSize of zero in each means a probe: load the library and stop.
 	Specs []rank.Spec
-	// UniqueID of a communicator whose rank 0 is on another node, 128 bytes; nil where rank 0 is among Specs and makes it.
+	// UniqueID of a communicator whose rank 0 is on another node, 128 bytes; nil where rank 0 is among Specs and makes
+	// it.
 	UniqueID []byte
 	// Env is the whole environment of each rank. RootEnv is added for rank 0.
 	Env, RootEnv []string
@@ -33,13 +34,13 @@ type Team struct {
 	RunDeadline      time.Time
 	RunDeadlineField string
 	// AskRASAfter is how long the ranks may be in init or in a step before the library's RAS service is asked what it
-	// knows; zero means half of the deadline at hand, a negative value never. It is asked once more halfway from there to
-	// the deadline: what stands still between the two answers is what hangs.
+	// knows; zero means half of the deadline at hand, a negative value never. It is asked once more halfway from there
+	// to the deadline: what stands still between the two answers is what hangs.
 	AskRASAfter time.Duration
 	// OnEvent, where set, sees each event in the supervisor's own goroutine, after its deadline was set.
 	OnEvent func(rank.Event)
-	// Output, where set, gives what takes a copy of a rank's standard output, by index in the team. It is closed when the
-	// rank has ended, before Run returns; it must not fail or block.
+	// Output, where set, gives what takes a copy of a rank's standard output, by index in the team. It is closed when
+	// the rank has ended, before Run returns; it must not fail or block.
 	Output func(index int) io.WriteCloser
 }
 
@@ -133,21 +134,21 @@ const (
 // Failure is why a team ended before all of its ranks were done.
 type Failure struct {
 	Kind FailureKind
-	// Rank to name, as its index in the team: the one that died or reported; for a hang the one that came least far, or -1
-	// where all stood alike.
+	// Rank to name, as its index in the team: the one that died or reported; for a hang the one that came least far,
+	// or -1 where all stood alike.
 	Rank int
 	// Behind are the ranks that came less far than others, in a hang, as indexes in the team.
 	Behind []int
-	// Stopped are the ranks whose processes were stopped from outside when the deadline passed (SIGSTOP, a debugger), as
-	// indexes in the team: they are what the others wait for.
+	// Stopped are the ranks whose processes were stopped from outside when the deadline passed (SIGSTOP, a debugger),
+	// as indexes in the team: they are what the others wait for.
 	Stopped []int
 	// ByRAS is set where only the library's RAS service names Rank and Behind: a hint, since it does not see every
 	// operation. Where those that are behind still move, they stand in Behind alone.
 	ByRAS bool
 	// Code is a rank.Code… where a rank reported an error or a deadline was missed.
 	Code string
-	// Late is set where a rank's error came when nearly all of the time that its step may take was over: a peer that gives
-	// up on a hang closes its connections, and that is what the others see.
+	// Late is set where a rank's error came when nearly all of the time that its step may take was over: a peer that
+	// gives up on a hang closes its connections, and that is what the others see.
 	Late bool
 	// Step that failed: "load", "init", "destroy" or a position's name; At is that position, nil for the others.
 	Step string
@@ -157,7 +158,8 @@ type Failure struct {
 	// RAS is what the library's RAS service said of the communicator while the ranks were late; empty where it was not
 	// asked.
 	RAS string
-	// DetectedAfter is how long after the rank's death, or after the missed deadline, it was noticed; zero for the rest.
+	// DetectedAfter is how long after the rank's death, or after the missed deadline, it was noticed; zero for the
+	// rest.
 	DetectedAfter time.Duration
 	// Doing says what the ranks were doing, those that came least far first, at most 16 of them.
 	Doing []RankDoing
@@ -184,8 +186,8 @@ type Outcome struct {
 	Ranks    []RankOutcome
 	Failure  *Failure
 	Duration time.Duration
-	// KillDuration is how long it took after the failure until the last process was gone, so that its GPU was free; zero
-	// without a failure. With a Stuck rank it says how long that was waited for.
+	// KillDuration is how long it took after the failure until the last process was gone, so that its GPU was free;
+	// zero without a failure. With a Stuck rank it says how long that was waited for.
 	KillDuration time.Duration
 }
 

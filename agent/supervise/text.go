@@ -37,17 +37,22 @@ func afterSignal(name string) audience.Advice {
 	switch name {
 	case "SIGKILL":
 		const dmesg = "it was not the agent that killed it: look for the kernel's OOM killer in dmesg and "
-		return audience.Advice{Pod: dmesg + "raise the pod's memory limit", Shell: dmesg + "free memory, or raise the limit of the session's cgroup"}
+		return audience.Advice{Pod: dmesg + "raise the pod's memory limit",
+			Shell: dmesg + "free memory, or raise the limit of the session's cgroup"}
 	case "SIGBUS":
-		const small = "a /dev/shm that is too small ends a process so when the library touches memory that it was promised: "
+		const small = "a /dev/shm that is too small ends a process so when the library touches memory that " +
+			"it was promised: "
 		return audience.Advice{
-			Pod:   small + "give the pod an emptyDir of medium Memory at /dev/shm (docker: --shm-size), and look at the log tail",
-			Shell: small + "remove what is left in it, or make it larger with mount -o remount,size=... (docker: --shm-size), and look at the log tail",
+			Pod: small +
+				"give the pod an emptyDir of medium Memory at /dev/shm (docker: --shm-size), and look at the log tail",
+			Shell: small + "remove what is left in it, or make it larger with mount -o remount,size=... (docker: " +
+				"--shm-size), and look at the log tail",
 		}
 	case "SIGABRT":
 		return audience.Same("the library or a driver library gave up: its last words are in the log tail")
 	case "SIGSEGV", "SIGILL":
-		return audience.Same("the library or a driver library crashed: the log tail names the place, and versions that do not fit one another are the usual cause")
+		return audience.Same("the library or a driver library crashed: the log tail names the place, and versions " +
+			"that do not fit one another are the usual cause")
 	case "SIGTERM":
 		return audience.Advice{
 			Pod:   "it was not the agent that ended it: somebody or the container runtime did",
@@ -72,7 +77,8 @@ var (
 			Pod:   "put it in the image's library path or set spec.runtime.libraryPath",
 			Shell: "give --library and --runtime with the paths of the two libraries, or set LD_LIBRARY_PATH",
 		},
-		rank.CodeLibraryTooOld: {Pod: "use a newer runtime image", Shell: "give --library with the path of a newer one"},
+		rank.CodeLibraryTooOld: {Pod: "use a newer runtime image",
+			Shell: "give --library with the path of a newer one"},
 	}
 )
 

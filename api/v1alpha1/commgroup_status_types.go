@@ -16,8 +16,8 @@ type Remark struct {
 	Message string `json:"message"`
 }
 
-// CommGroupStatus is where the group stands. What its runs have measured is in their CommRuns. It stays under 16 KiB at any
-// number of members.
+// CommGroupStatus is where the group stands. What its runs have measured is in their CommRuns. It stays under 16 KiB at
+// any number of members.
 type CommGroupStatus struct {
 	// conditions of the group; docs/reasons.md explains each reason.
 	// +listType=map
@@ -25,8 +25,9 @@ type CommGroupStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// remarks of conditions, which change nothing in them: clocks that are off (ClockSkew, of AgentsReporting), labels that contradict the
-	// facts (InventoryMismatch, of Compatible), and writes that the API server refused (WritesRefused, of Running). Absent where all is well.
+	// remarks of conditions, which change nothing in them: clocks that are off (ClockSkew, of AgentsReporting), labels
+	// that contradict the facts (InventoryMismatch, of Compatible), and writes that the API server refused
+	// (WritesRefused, of Running). Absent where all is well.
 	// +listType=map
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=8
@@ -46,8 +47,8 @@ type CommGroupStatus struct {
 	// +optional
 	// +structType=atomic
 	Run *GroupRunStatus `json:"run,omitempty"`
-	// effective sums up the settings in effect, for example "DDA,FP8", "DDA,FP8(NotUsable)" where no job can use the results of FP8, or
-	// "none".
+	// effective sums up the settings in effect, for example "DDA,FP8", "DDA,FP8(NotUsable)" where no job can use the
+	// results of FP8, or "none".
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Effective string `json:"effective,omitempty"`
@@ -89,8 +90,8 @@ type CommGroupStatus struct {
 	// +optional
 	// +structType=atomic
 	Gating *GatingStatus `json:"gating,omitempty"`
-	// wouldGate are the nodes that Enforce would hold marked now (mode DryRun), at most 16 by name; with Enforce those that failed in the
-	// simulator while gating.simulated is Forbid.
+	// wouldGate are the nodes that Enforce would hold marked now (mode DryRun), at most 16 by name; with Enforce those
+	// that failed in the simulator while gating.simulated is Forbid.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
@@ -198,12 +199,13 @@ type GroupRunStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	BaselineKey string `json:"baselineKey,omitempty"`
-	// provenRunID is the run before, where that passed: what it proved stands while this one goes on. Absent once the spec changes.
+	// provenRunID is the run before, where that passed: what it proved stands while this one goes on. Absent once the
+	// spec changes.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	ProvenRunID string `json:"provenRunID,omitempty"`
-	// moved: since this run, a repeat, started a member was seen that may not be what the run before measured. Validated rests on
-	// provenRunID no longer.
+	// moved: since this run, a repeat, started a member was seen that may not be what the run before measured.
+	// Validated rests on provenRunID no longer.
 	// +optional
 	Moved bool `json:"moved,omitempty"`
 	// refused is what the API server refuses of what the run needs. Absent while it takes all.
@@ -211,7 +213,8 @@ type GroupRunStatus struct {
 	Refused *RunRefusal `json:"refused,omitempty"`
 }
 
-// RunRefusal says that CommTasks cannot be written for a run. Past startDeadlineSeconds the run goes on without their nodes.
+// RunRefusal says that CommTasks cannot be written for a run. Past startDeadlineSeconds the run goes on without their
+// nodes.
 type RunRefusal struct {
 	// since when some are refused.
 	Since metav1.Time `json:"since"`
@@ -241,8 +244,9 @@ type Headline struct {
 	SizeBytes int64 `json:"sizeBytes"`
 	// busBandwidthMBps is the members' median, in 10^6 bytes per second.
 	BusBandwidthMBps int64 `json:"busBandwidthMBps"`
-	// groupBusBandwidthMBps is what one communicator over groupNodes members reached, before anybody was left out; where that was
-	// not measured, what the group that is left did. Absent with span Node, and while it is not measured.
+	// groupBusBandwidthMBps is what one communicator over groupNodes members reached, before anybody was left out;
+	// where that was not measured, what the group that is left did. Absent with span Node, and while it is not
+	// measured.
 	// +optional
 	GroupBusBandwidthMBps *int64 `json:"groupBusBandwidthMBps,omitempty"`
 	// groupNodes are the members of that communicator.
@@ -252,8 +256,8 @@ type Headline struct {
 
 // InventoryItem counts members that share one value of one property.
 type InventoryItem struct {
-	// property: ROCmVersion, DriverVersion, KernelRelease, GPUModel, GFXTarget, Partition, Library, Mesh, ContainerROCm (of the
-	// run's image), HostRCCL or Firmware.
+	// property: ROCmVersion, DriverVersion, KernelRelease, GPUModel, GFXTarget, Partition, Library, Mesh, ContainerROCm
+	// (of the run's image), HostRCCL or Firmware.
 	// +kubebuilder:validation:MaxLength=32
 	Property string `json:"property"`
 	// value of the property; "unknown" where it could not be read.
@@ -266,7 +270,8 @@ type InventoryItem struct {
 	Example string `json:"example"`
 }
 
-// GroupResultSeries is one (variant, collective, datatype, placement) over all members; its lists run parallel to sizeBytes.
+// GroupResultSeries is one (variant, collective, datatype, placement) over all members; its lists run parallel to
+// sizeBytes.
 type GroupResultSeries struct {
 	Variant    Variant    `json:"variant"`
 	Collective Collective `json:"collective"`
@@ -292,8 +297,8 @@ type GroupResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	MinBusBandwidthMBps []int64 `json:"minBusBandwidthMBps"`
-	// noisePercent is, for each size, the members' median of the coefficient of variation over the repeats; -1 where no member
-	// reported it; absent where none reported any.
+	// noisePercent is, for each size, the members' median of the coefficient of variation over the repeats; -1 where no
+	// member reported it; absent where none reported any.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	// +optional
@@ -322,8 +327,8 @@ type PublishedStatus struct {
 	RunID string `json:"runID"`
 	// time of publication.
 	Time metav1.Time `json:"time"`
-	// lowPrecision are the collectives that FP8 is on for, with the losses that publish accepted then. Where it accepts them no longer,
-	// FP8 is switched off in the ConfigMap.
+	// lowPrecision are the collectives that FP8 is on for, with the losses that publish accepted then. Where it accepts
+	// them no longer, FP8 is switched off in the ConfigMap.
 	// +listType=map
 	// +listMapKey=collective
 	// +kubebuilder:validation:MaxItems=4
@@ -334,7 +339,8 @@ type PublishedStatus struct {
 // PublishedLowPrecision is a collective that the published settings switch FP8 on for.
 type PublishedLowPrecision struct {
 	Collective Collective `json:"collective"`
-	// losses of its results in the run that proved the settings, as in the warnings of status.settings; absent where it had none.
+	// losses of its results in the run that proved the settings, as in the warnings of status.settings; absent where it
+	// had none.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=64

@@ -139,9 +139,10 @@ type MembersSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="members.exclude has what is no name of a Node: write each as `kubectl get nodes` shows it, without blanks or other characters"
 	// +optional
 	Exclude []string `json:"exclude,omitempty"`
-	// minMembers is the least number of nodes for the group to be accepted, and the least that reports before a run of all
-	// starts. With span Group it is also the least (and never below 2) that the group's stage goes on with when members do not
-	// pass alone, are not ready in time, or are lost: with the default of 1 a group of 16 goes on with 2.
+	// minMembers is the least number of nodes for the group to be accepted, and the least that reports before a run of
+	// all starts. With span Group it is also the least (and never below 2) that the group's stage goes on with when
+	// members do not pass alone, are not ready in time, or are lost: with the default of 1 a group of 16 goes on
+	// with 2.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20000
@@ -178,8 +179,8 @@ type RuntimeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches(r'[\\p{C}\\p{Zl}\\p{Zp}]')",message="runtime.libraryPath must not carry line breaks, tabs or other control or invisible characters: write the path as `ls` shows it in the runtime image"
 	// +optional
 	LibraryPath string `json:"libraryPath,omitempty"`
-	// env are variables for the rank processes: NCCL_*, RCCL_*, HSA_* and HIP_* only, and 4 KiB of names and values together: each
-	// CommTask has a copy.
+	// env are variables for the rank processes: NCCL_*, RCCL_*, HSA_* and HIP_* only, and 4 KiB of names and
+	// values together: each CommTask has a copy.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
@@ -200,7 +201,8 @@ type RuntimeSpec struct {
 
 // PodOverrides are the parts of run pods that a person may change; none can raise a pod's privileges.
 type PodOverrides struct {
-	// labels added to the run pods, for example kueue.x-k8s.io/queue-name. Keys that a cluster's components act on are refused.
+	// labels added to the run pods, for example kueue.x-k8s.io/queue-name. Keys that a cluster's components act on are
+	// refused.
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k.startsWith('rcclx.io/') || k.startsWith('gating.rcclx.io/') || k.startsWith('k8s.v1.cni.cncf.io/') || k.startsWith('v1.multus-cni.io/') || k.startsWith('container.apparmor.security.beta.kubernetes.io/') || k.startsWith('container.seccomp.security.alpha.kubernetes.io/') || k.startsWith('seccomp.security.alpha.kubernetes.io/') || k.startsWith('io.kubernetes.') || k.startsWith('io.katacontainers.') || k.startsWith('inject.istio.io/') || k.startsWith('vault.hashicorp.com/') || k.startsWith('iam.amazonaws.com/') || k.startsWith('azure.workload.identity/')))",message="runtime.pod.labels must not carry keys of this operator, of networks, of container runtimes, of security profiles or of what injects volumes and identities: docs/security.md says what is allowed"
 	// +optional
@@ -236,8 +238,8 @@ type PodOverrides struct {
 	// resources beside the GPUs.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// runAsUser is the user of the ranks; absent means the image's own, which is root in many ROCm images. A namespace of the Pod
-	// Security level restricted takes run pods only with this set.
+	// runAsUser is the user of the ranks; absent means the image's own, which is root in many ROCm images. A namespace
+	// of the Pod Security level restricted takes run pods only with this set.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	// +optional
@@ -286,8 +288,8 @@ type BenchmarkSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	// +optional
 	Placements []Placement `json:"placements,omitempty"`
-	// minSizeBytes is the smallest message, as rccl-tests counts it. A size that leaves a rank without an element (8 B of
-	// BFloat16 in an AllGather over 8 ranks) is left out for that collective.
+	// minSizeBytes is the smallest message, as rccl-tests counts it. A size that leaves a rank without an element (8 B
+	// of BFloat16 in an AllGather over 8 ranks) is left out for that collective.
 	// +kubebuilder:default=1024
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=17179869184
@@ -326,8 +328,8 @@ type BenchmarkSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Thresholds []Threshold `json:"thresholds,omitempty"`
-	// references: Enforce fails a measurement that stays under a built-in reference of exactly its kind (collective, datatype,
-	// size, placement, model, partition, ranks, transport); Report only shows the percentage.
+	// references: Enforce fails a measurement that stays under a built-in reference of exactly its kind (collective,
+	// datatype, size, placement, model, partition, ranks, transport); Report only shows the percentage.
 	// +kubebuilder:default=Enforce
 	// +optional
 	References JudgingMode `json:"references,omitempty"`
@@ -335,16 +337,18 @@ type BenchmarkSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Regression RegressionSpec `json:"regression,omitzero"`
-	// repeats measures each node alone this many times, each in fresh processes, and each communicator over several nodes (span
-	// Group) as often, each time all of it, once it is formed. Verdicts rest on the median of all of them: one good repeat among bad
-	// ones passes nothing, and one that is missing is no pass. What a search for a culprit measures is not repeated.
+	// repeats measures each node alone this many times, each in fresh processes, and each communicator over several
+	// nodes (span Group) as often, each time all of it, once it is formed. Verdicts rest on the median of all of them:
+	// one good repeat among bad ones passes nothing, and one that is missing is no pass. What a search for a culprit
+	// measures is not repeated.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
-	// nodeMinPercentOfMedian fails a node whose bus bandwidth at the largest size is below this share of the median of the members with
-	// its GPU model, partition mode and ranks. Fewer than three alike are not compared, and the condition Validated says so; 0 compares none.
+	// nodeMinPercentOfMedian fails a node whose bus bandwidth at the largest size is below this share of the median of
+	// the members with its GPU model, partition mode and ranks. Fewer than three alike are not compared, and the
+	// condition Validated says so; 0 compares none.
 	// +kubebuilder:default=80
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

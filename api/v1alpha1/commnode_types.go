@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommNode is what is known of one node of the cluster: its GPUs, links, NICs, ROCm and health. It has the node's name, belongs
-// to the Node, and serves every CommGroup that the node is a member of. That node's monitor makes it and writes it; nobody else does.
+// CommNode is what is known of one node of the cluster: its GPUs, links, NICs, ROCm and health. It has the node's name,
+// belongs to the Node, and serves every CommGroup that the node is a member of. That node's monitor makes it and writes
+// it; nobody else does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommRun is one run of a CommGroup: what was measured, and what came of it. The controller creates one when a run is due; a user
-// creates one to ask for a run. The latest are kept (spec.historyLimits of the CommGroup).
+// CommRun is one run of a CommGroup: what was measured, and what came of it. The controller creates one when a run is
+// due; a user creates one to ask for a run. The latest are kept (spec.historyLimits of the CommGroup).
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -50,8 +50,8 @@ type CommRunSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	GroupName string `json:"groupName"`
-	// suspend keeps the run from starting. Set while it is under way, it ends the run's pods; no other run of the group starts until it is
-	// false, and the run starts from its beginning then, or until the CommRun is deleted.
+	// suspend keeps the run from starting. Set while it is under way, it ends the run's pods; no other run of the group
+	// starts until it is false, and the run starts from its beginning then, or until the CommRun is deleted.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }

@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CommTask is the part of one member node in the runs of a CommGroup. The controller writes the spec; only that node's run agent
-// writes the status. What is known of the node itself is in its CommNode.
+// CommTask is the part of one member node in the runs of a CommGroup. The controller writes the spec; only that node's
+// run agent writes the status. What is known of the node itself is in its CommNode.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -108,12 +108,13 @@ type RunAssignment struct {
 	// stale is set when the run's result no longer counts: the node is not what it was when it was measured.
 	// +optional
 	Stale *RunStaleness `json:"stale,omitempty"`
-	// repeats counts the results right before this one that were Fail or Error and then stale. After two of them a bad result
-	// stands until a person asks for a run: a run may be what makes the node reboot.
+	// repeats counts the results right before this one that were Fail or Error and then stale. After two of them a bad
+	// result stands until a person asks for a run: a run may be what makes the node reboot.
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
-	// retries counts the runs right before this one that were Skipped on the node since its GPUs were in use or taken away, or
-	// that found no GPU or no monitor on it. After five of them nothing starts one by itself until a run of all is due.
+	// retries counts the runs right before this one that were Skipped on the node since its GPUs were in use or taken
+	// away, or that found no GPU or no monitor on it. After five of them nothing starts one by itself until a run of
+	// all is due.
 	// +optional
 	Retries int32 `json:"retries,omitempty"`
 	// waiting says why the node's run pod is not made although it is the node's turn; absent where it does not wait.
@@ -123,8 +124,9 @@ type RunAssignment struct {
 
 // RunWait says for whom a node's run waits.
 type RunWait struct {
-	// reason, one CamelCase word: NodeBusy, ListFailed where the pods on the node could not be read, or RunPodNotStarted where the
-	// namespace's quota has no room for the run pod yet, or an admission webhook does not answer.
+	// reason, one CamelCase word: NodeBusy, ListFailed where the pods on the node could not be read, or
+	// RunPodNotStarted where the namespace's quota has no room for the run pod yet, or an admission webhook does not
+	// answer.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message names the pod or CommGroup.
@@ -156,7 +158,8 @@ type PlatformFacts struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Firmware string `json:"firmware,omitempty"`
-	// gpus is the number of GPUs and the first 8 hex digits of the SHA-256 over their PCI addresses, for example 8/1f0c22ab.
+	// gpus is the number of GPUs and the first 8 hex digits of the SHA-256 over their PCI addresses, for example
+	// 8/1f0c22ab.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	GPUs string `json:"gpus,omitempty"`
@@ -175,7 +178,8 @@ type PlatformFacts struct {
 
 // RunStaleness says why a result no longer counts.
 type RunStaleness struct {
-	// reason, one CamelCase word: NodeRebooted, DriverChanged, ROCmChanged, Repartitioned, FirmwareChanged or GPUsChanged.
+	// reason, one CamelCase word: NodeRebooted, DriverChanged, ROCmChanged, Repartitioned, FirmwareChanged or
+	// GPUsChanged.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message names what it was and what it is.
@@ -261,7 +265,8 @@ type NodeRunStatus struct {
 	// library that the ranks loaded.
 	// +optional
 	Library *LibraryFacts `json:"library,omitempty"`
-	// rocm is the user space of the run's container, which is what jobs with this image use; the host's is in facts.rocm.
+	// rocm is the user space of the run's container, which is what jobs with this image use; the host's is in
+	// facts.rocm.
 	// +optional
 	ROCm *ROCmFacts `json:"rocm,omitempty"`
 	// initNanoseconds is the longest time that a rank took to join the Baseline communicator.
@@ -282,8 +287,8 @@ type NodeRunStatus struct {
 	// +kubebuilder:validation:MaxItems=72
 	// +optional
 	Results []ResultSeries `json:"results,omitempty"`
-	// omittedSeries counts the series that were measured and judged, but left out here to keep the object small; the run
-	// pod's log has them.
+	// omittedSeries counts the series that were measured and judged, but left out here to keep the object small; the
+	// run pod's log has them.
 	// +optional
 	OmittedSeries int32 `json:"omittedSeries,omitempty"`
 	// checks of this node's measurements against thresholds and references: what was not met first.
@@ -291,7 +296,8 @@ type NodeRunStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Checks []PerformanceCheck `json:"checks,omitempty"`
-	// dataErrors with random data over the ranges of gradients and activations: FP8's, and Baseline's own for comparison.
+	// dataErrors with random data over the ranges of gradients and activations: FP8's, and Baseline's own for
+	// comparison.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
@@ -309,8 +315,8 @@ type NodeRunStatus struct {
 	// +kubebuilder:validation:MaxItems=80
 	// +optional
 	Environment []EnvVar `json:"environment,omitempty"`
-	// rasVerdict is what the library's RAS service said of the communicator when ranks were late; absent where it was not
-	// asked, or did not answer.
+	// rasVerdict is what the library's RAS service said of the communicator when ranks were late; absent where it was
+	// not asked, or did not answer.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	RASVerdict string `json:"rasVerdict,omitempty"`
@@ -383,19 +389,20 @@ type ResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	BusBandwidthMBps []int64 `json:"busBandwidthMBps"`
-	// noisePercent is the coefficient of variation of the latency over the repeats, the worst rank's, in percent, rounded up;
-	// absent where it was not measured, or left out to keep the object small.
+	// noisePercent is the coefficient of variation of the latency over the repeats, the worst rank's, in percent,
+	// rounded up; absent where it was not measured, or left out to keep the object small.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	// +optional
 	NoisePercent []int32 `json:"noisePercent,omitempty"`
-	// spreadPercent is how far the slowest repeat (benchmark.repeats) lies below the fastest at each size, in percent, rounded up;
-	// absent without repeats, over a single node, or left out to keep the object small.
+	// spreadPercent is how far the slowest repeat (benchmark.repeats) lies below the fastest at each size, in percent,
+	// rounded up; absent without repeats, over a single node, or left out to keep the object small.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	// +optional
 	SpreadPercent []int32 `json:"spreadPercent,omitempty"`
-	// wrongElements over all sizes and ranks, but for FP8 counts with a tail hazard (the setting's warning tells of those).
+	// wrongElements over all sizes and ranks, but for FP8 counts with a tail hazard (the setting's warning tells of
+	// those).
 	WrongElements int64 `json:"wrongElements"`
 	// maxRelativeErrorPPM over all sizes and ranks, for LowPrecision.
 	// +optional

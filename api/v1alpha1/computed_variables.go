@@ -2,9 +2,9 @@ package v1alpha1
 
 import "slices"
 
-// ComputedVariables are those that the agent gives each node, process or communicator a value of its own of. One value for all
-// would be wrong: ranks of two nodes with one NCCL_HOSTID take themselves for one host's. spec.runtime.env refuses them; in an
-// object from before that rule they have no effect.
+// ComputedVariables are those that the agent gives each node, process or communicator a value of its own of. One value
+// for all would be wrong: ranks of two nodes with one NCCL_HOSTID take themselves for one host's. spec.runtime.env
+// refuses them; in an object from before that rule they have no effect.
 func ComputedVariables() []string {
 	return []string{
 		"NCCL_COMM_ID",    // where the ranks of a communicator meet
@@ -14,8 +14,8 @@ func ComputedVariables() []string {
 	}
 }
 
-// computedFrom are variables that the agent computes from a field of spec.network where that is set. Where it is not, a person's
-// own variable holds.
+// computedFrom are variables that the agent computes from a field of spec.network where that is set. Where it is not, a
+// person's own variable holds.
 func computedFrom(n *NetworkSpec) []string {
 	var out []string
 	if n.Interface != nil {
@@ -45,5 +45,7 @@ func (s *CommGroupSpec) OwnVariables() []EnvVar {
 
 // WithoutComputed is for agents, which may be of another release than the manager.
 func WithoutComputed(env []EnvVar) []EnvVar {
-	return slices.DeleteFunc(slices.Clone(env), func(e EnvVar) bool { return slices.Contains(ComputedVariables(), e.Name) })
+	return slices.DeleteFunc(slices.Clone(env), func(e EnvVar) bool {
+		return slices.Contains(ComputedVariables(), e.Name)
+	})
 }

@@ -2,7 +2,8 @@ package v1alpha1
 
 // Condition types of a CommGroup. Each is recomputed from the children in every reconcile.
 const (
-	// ConditionReady is True when every member passed a run of this generation, reports in time, and fits to the others.
+	// ConditionReady is True when every member passed a run of this generation, reports in time, and fits to the
+	// others.
 	ConditionReady = "Ready"
 	// ConditionAccepted is True when the spec can be carried out: nodes match and have GPUs, an image is known.
 	ConditionAccepted = "Accepted"
@@ -105,7 +106,8 @@ const (
 	ReasonMemberLost  = "MemberLost"
 	// ReasonSessionIdle says that a node gave its GPUs back since no task of the group's stage came.
 	ReasonSessionIdle = "SessionIdle"
-	// ReasonNodeBusy says that other pods held the node's GPUs, or another CommGroup's run, so that no run was started there.
+	// ReasonNodeBusy says that other pods held the node's GPUs, or another CommGroup's run, so that no run was started
+	// there.
 	ReasonNodeBusy = "NodeBusy"
 	// ReasonPreempted says that the cluster took the run pod away for others, or to drain the node.
 	ReasonPreempted = "Preempted"
@@ -148,13 +150,17 @@ const (
 	ReasonNotProven         = "NotProven"
 	ReasonSimulatedResults  = "SimulatedResults"
 	ReasonConfigMapNotOwned = "ConfigMapNotOwned"
-	// ReasonTailHazard says that FP8 gave wrong elements at the end of some counts, so that it is not published for them.
+	// ReasonTailHazard says that FP8 gave wrong elements at the end of some counts, so that it is not published for
+	// them.
 	ReasonTailHazard = "TailHazard"
-	// ReasonResultsNotUsable says that FP8 gave NaN, infinite or clipped values, or too large an error, so that it is not published.
+	// ReasonResultsNotUsable says that FP8 gave NaN, infinite or clipped values, or too large an error, so that it is
+	// not published.
 	ReasonResultsNotUsable = "ResultsNotUsable"
-	// ReasonNotWorthIt says that a setting that the spec requires is not faster than Baseline, so that nothing is published.
+	// ReasonNotWorthIt says that a setting that the spec requires is not faster than Baseline, so that nothing is
+	// published.
 	ReasonNotWorthIt = "NotWorthIt"
-	// ReasonConfigMapChanged says that someone changed the published ConfigMap and that no run now proves what to put back.
+	// ReasonConfigMapChanged says that someone changed the published ConfigMap and that no run now proves what to put
+	// back.
 	ReasonConfigMapChanged = "ConfigMapChanged"
 	// ReasonVariableNotPublishable says that a variable's name or value may not be in the published settings.
 	ReasonVariableNotPublishable = "VariableNotPublishable"
@@ -179,7 +185,8 @@ const (
 const (
 	// ReasonInterfaceNotFound: network.interface matches nothing on the node.
 	ReasonInterfaceNotFound = "InterfaceNotFound"
-	// ReasonInterfaceNotUsable: the interface is there, but down, the loopback one, or one that the library cannot be told.
+	// ReasonInterfaceNotUsable: the interface is there, but down, the loopback one, or one that the library cannot be
+	// told.
 	ReasonInterfaceNotUsable = "InterfaceNotUsable"
 	// ReasonInterfaceAmbiguous: several interfaces match.
 	ReasonInterfaceAmbiguous = "InterfaceAmbiguous"
@@ -237,7 +244,8 @@ const (
 	StaleGPUsChanged     = "GPUsChanged"
 )
 
-// Warnings of a setting (SettingStatus.Warnings): what it does to data where it is in effect. Each makes its results NotUsable.
+// Warnings of a setting (SettingStatus.Warnings): what it does to data where it is in effect. Each makes its results
+// NotUsable.
 const (
 	// WarningWrongData: elements are wrong that nothing explains.
 	WarningWrongData = ReasonWrongData

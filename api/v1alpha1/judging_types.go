@@ -52,8 +52,8 @@ const (
 
 // PerformanceCheck is one measurement held against what was expected.
 type PerformanceCheck struct {
-	// source of the expectation: spec (the person's threshold), a reference profile's name, or baseline; reference where no
-	// profile is of exactly what was measured.
+	// source of the expectation: spec (the person's threshold), a reference profile's name, or baseline; reference
+	// where no profile is of exactly what was measured.
 	// +kubebuilder:validation:MaxLength=64
 	Source string `json:"source"`
 	// measurement that was compared, for example "Baseline AllReduce Float32 8589934592 B in place, median".
@@ -88,8 +88,8 @@ type PerformanceCheck struct {
 
 // BaselineStatus is the group's own baseline: what runs that passed have measured with one ROCm and library build.
 type BaselineStatus struct {
-	// key that the baseline holds for: ROCm of the runs' containers, flavor and build of the library, model, partition and
-	// ranks. A run with another key starts a new baseline.
+	// key that the baseline holds for: ROCm of the runs' containers, flavor and build of the library, model, partition
+	// and ranks. A run with another key starts a new baseline.
 	// +kubebuilder:validation:MaxLength=256
 	Key string `json:"key"`
 	// since is when the baseline began, runs how many passed runs it is made of.
@@ -124,13 +124,14 @@ type BaselineSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	SamplesMBps []int64 `json:"samplesMBps"`
-	// bestMBps is the highest median of samples that a run was held against since the baseline began: a level that falls a little from
-	// run to run is held against that. Absent until there are three samples.
+	// bestMBps is the highest median of samples that a run was held against since the baseline began: a level that
+	// falls a little from run to run is held against that. Absent until there are three samples.
 	// +optional
 	BestMBps *int64 `json:"bestMBps,omitempty"`
 }
 
-// WorthState says whether a setting pays at the measured sizes. One whose results are not usable is NotWorth, however fast it is.
+// WorthState says whether a setting pays at the measured sizes. One whose results are not usable is NotWorth, however
+// fast it is.
 // +kubebuilder:validation:Enum=Worth;Mixed;NotWorth;Unknown
 type WorthState string
 
@@ -219,12 +220,13 @@ type RunSummary struct {
 	// busBandwidthMBps of the headline measurement; absent where it was not measured.
 	// +optional
 	BusBandwidthMBps *int64 `json:"busBandwidthMBps,omitempty"`
-	// headline names that measurement, for example Baseline/AllReduce/BFloat16 67108864 B: only runs of one are compared.
+	// headline names that measurement, for example Baseline/AllReduce/BFloat16 67108864 B: only runs of one are
+	// compared.
 	// +kubebuilder:validation:MaxLength=160
 	// +optional
 	Headline string `json:"headline,omitempty"`
-	// groupBusBandwidthMBps of the first communicator over the group, before a culprit was left out, or of what is left where that
-	// was not measured: AllReduce at the largest size. groupNodes are the nodes that it was over.
+	// groupBusBandwidthMBps of the first communicator over the group, before a culprit was left out, or of what is left
+	// where that was not measured: AllReduce at the largest size. groupNodes are the nodes that it was over.
 	// +optional
 	GroupBusBandwidthMBps *int64 `json:"groupBusBandwidthMBps,omitempty"`
 	// +optional

@@ -22,7 +22,8 @@ const (
 	RoleMonitor = "monitor"
 	// RoleRun is the value of LabelRole on run pods.
 	RoleRun = "run"
-	// LabelStage is on run pods what they are for: "group" on those of a group's stage, absent on those of a node alone.
+	// LabelStage is on run pods what they are for: "group" on those of a group's stage, absent on those of a node
+	// alone.
 	LabelStage = "rcclx.io/stage"
 	// StagePodGroup is the value of LabelStage on pods of a group's stage.
 	StagePodGroup = "group"
@@ -31,8 +32,8 @@ const (
 
 	// ManagerLease is the Lease of the managers' leader election, in the operator's namespace.
 	ManagerLease = "commgroup-manager.rcclx.io"
-	// AnnotationBaselineFrom on a CommGroup has the id of a run: a person's word that what it and those after it show is the
-	// new normal. The first one that passes begins the baseline anew.
+	// AnnotationBaselineFrom on a CommGroup has the id of a run: a person's word that what it and those after it show
+	// is the new normal. The first one that passes begins the baseline anew.
 	AnnotationBaselineFrom = "rcclx.io/baseline-from"
 	// AnnotationGroup carries namespace/name of the CommGroup, unshortened, on pods and monitors.
 	AnnotationGroup = "rcclx.io/commgroup"
@@ -43,7 +44,8 @@ const (
 	// AnnotationOrigin says on a published ConfigMap whether it was proven on hardware or in the simulator.
 	AnnotationOrigin = "rcclx.io/origin"
 
-	// AnnotationGatingPrefix with a CommGroup's UID behind it holds on a Node what that group's gating says of the node.
+	// AnnotationGatingPrefix with a CommGroup's UID behind it holds on a Node what that group's gating says of the
+	// node.
 	AnnotationGatingPrefix = "gating.rcclx.io/"
 	// AnnotationGatingExempt on a Node keeps every group's gating from it, unless its value is "false".
 	AnnotationGatingExempt = AnnotationGatingPrefix + "exempt"
@@ -55,14 +57,17 @@ const (
 	CommValidatedPassed = "passed"
 	// TaintCommFailed with the effect NoSchedule is on Nodes that a group marks by Taint.
 	TaintCommFailed = "rcclx.io/comm-failed"
-	// TaintReadiness is the taint of config/samples/node-readiness-rule.yaml; run pods tolerate it, or it could never be lifted.
+	// TaintReadiness is the taint of config/samples/node-readiness-rule.yaml; run pods tolerate it, or it could never
+	// be lifted.
 	TaintReadiness = "readiness.k8s.io/comm-validated"
 	// NodeConditionCommValidated is the condition of Nodes that a group marks by Condition.
 	NodeConditionCommValidated = "CommValidated"
-	// NodeConditionCommProblem goes with it and says the opposite, for what takes True for trouble (docs/decisions/0020).
+	// NodeConditionCommProblem goes with it and says the opposite, for what takes True for trouble
+	// (docs/decisions/0020).
 	NodeConditionCommProblem = "CommProblem"
 
-	// Finalizer was set on CommGroups by managers up to version 0.1; later ones take it off (docs/decisions/0016-no-finalizer.md).
+	// Finalizer was set on CommGroups by managers up to version 0.1; later ones take it off
+	// (docs/decisions/0016-no-finalizer.md).
 	Finalizer = "rcclx.io/cleanup"
 
 	// FieldManagerController names the manager as a writer: CommTask specs and everything that it creates.

@@ -34,10 +34,12 @@ const (
 	TransportRDMA TransportRequirement = "RDMA"
 )
 
-// InterfaceSelector names a network interface; each node resolves it for itself and fails its check where it finds none.
+// InterfaceSelector names a network interface; each node resolves it for itself and fails its check where it finds
+// none.
 // +kubebuilder:validation:XValidation:rule="(has(self.cidr) ? 1 : 0) + (has(self.name) ? 1 : 0) + (has(self.pciAddress) ? 1 : 0) == 1",message="network.interface takes exactly one of cidr, name and pciAddress"
 type InterfaceSelector struct {
-	// cidr that one address of the interface lies in, for example 10.4.0.0/16: works where nodes name their NICs differently.
+	// cidr that one address of the interface lies in, for example 10.4.0.0/16: works where nodes name their NICs
+	// differently.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="network.interface.cidr is not a CIDR: write it like 10.4.0.0/16 or fd00:4::/64"
 	// +optional
@@ -94,8 +96,8 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	// +optional
 	MultusNetworks []string `json:"multusNetworks,omitempty"`
-	// rdmaResources that each run pod of the group's stage asks for beside its GPUs, so that the RDMA devices are in the pod.
-	// One that runtime.pod.resources names too keeps the count from there; the GPUs' own resource is refused.
+	// rdmaResources that each run pod of the group's stage asks for beside its GPUs, so that the RDMA devices are in
+	// the pod. One that runtime.pod.resources names too keeps the count from there; the GPUs' own resource is refused.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16

@@ -2,13 +2,14 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeFacts is what sysfs tells of a node. An absent field is not known, or not there on this model, unless it says otherwise.
+// NodeFacts is what sysfs tells of a node. An absent field is not known, or not there on this model, unless it says
+// otherwise.
 type NodeFacts struct {
-	// observedTime is when the facts were read or last confirmed, by the node's clock. More than 30 s after the API server took
-	// them, or 75 s before it, the clock counts as wrong (ClockSkew).
+	// observedTime is when the facts were read or last confirmed, by the node's clock. More than 30 s after the API
+	// server took them, or 75 s before it, the clock counts as wrong (ClockSkew).
 	ObservedTime metav1.Time `json:"observedTime"`
-	// validForSeconds is how long the facts hold after the monitor wrote them, by the API server's clock (metadata.managedFields);
-	// then they count as unknown.
+	// validForSeconds is how long the facts hold after the monitor wrote them, by the API server's clock
+	// (metadata.managedFields); then they count as unknown.
 	ValidForSeconds int32 `json:"validForSeconds"`
 	// origin of the facts.
 	Origin Origin `json:"origin"`
@@ -22,8 +23,8 @@ type NodeFacts struct {
 	KernelRelease string `json:"kernelRelease,omitempty"`
 	// driver is the amdgpu kernel driver.
 	Driver DriverFacts `json:"driver"`
-	// rocm is the host's ROCm user space, as far as the host's /opt tells it; often there is none, since images bring their
-	// own. What jobs of an image use is in status.run.rocm.
+	// rocm is the host's ROCm user space, as far as the host's /opt tells it; often there is none, since images bring
+	// their own. What jobs of an image use is in status.run.rocm.
 	ROCm ROCmFacts `json:"rocm"`
 	// gpuModel is the model that all GPUs share, or "mixed", or "unknown".
 	// +kubebuilder:validation:MaxLength=64
@@ -31,17 +32,17 @@ type NodeFacts struct {
 	// gfxTarget that all GPUs share, for example gfx942, or "mixed", or "unknown".
 	// +kubebuilder:validation:MaxLength=64
 	GFXTarget string `json:"gfxTarget"`
-	// gpuCount counts the physical GPUs of KFD that could be read; partitions of one GPU count once. It is 0 also where the scan
-	// failed, with a problem that says so.
+	// gpuCount counts the physical GPUs of KFD that could be read; partitions of one GPU count once. It is 0 also where
+	// the scan failed, with a problem that says so.
 	GPUCount int32 `json:"gpuCount"`
 	// deviceCount counts the logical devices of KFD that could be read: partitions count each.
 	DeviceCount int32 `json:"deviceCount"`
-	// moduleCount counts the OAM packages or cards of these GPUs; an MI250 or MI250X is one with two GPUs. Absent where it is not
-	// known which GPUs share one.
+	// moduleCount counts the OAM packages or cards of these GPUs; an MI250 or MI250X is one with two GPUs. Absent where
+	// it is not known which GPUs share one.
 	// +optional
 	ModuleCount *int32 `json:"moduleCount,omitempty"`
-	// pciGPUCount counts data-centre GPUs on the PCI bus, whether a driver took them or not; absent where the bus could not
-	// be read.
+	// pciGPUCount counts data-centre GPUs on the PCI bus, whether a driver took them or not; absent where the bus could
+	// not be read.
 	// +optional
 	PCIGPUCount *int32 `json:"pciGPUCount,omitempty"`
 	// renderNodeCount counts the DRM render nodes of the devices; absent where they could not be read.
@@ -75,7 +76,8 @@ type NodeFacts struct {
 	// +kubebuilder:validation:items:MaxLength=16
 	// +optional
 	LostGPUs []string `json:"lostGPUs,omitempty"`
-	// linkClasses are the kinds of link between two GPUs that this node has; gpus[].links refers to them by their letter.
+	// linkClasses are the kinds of link between two GPUs that this node has; gpus[].links refers to them by their
+	// letter.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
@@ -115,8 +117,8 @@ type ROCmFacts struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Source string `json:"source,omitempty"`
-	// state: Found, NotFound, Ambiguous (several versions, and nothing says which is used) or Unreadable (a source is there, and
-	// none gave a version).
+	// state: Found, NotFound, Ambiguous (several versions, and nothing says which is used) or Unreadable (a source is
+	// there, and none gave a version).
 	// +kubebuilder:validation:Enum=Found;NotFound;Ambiguous;Unreadable
 	State string `json:"state"`
 	// hipVersion of libamdhip64 in the same installation; absent where it is not known.
@@ -177,8 +179,8 @@ type LinkClass struct {
 	Hops *int32 `json:"hops,omitempty"`
 	// weight is KFD's cost: 15 for each xGMI hop, 41 for one hop between partitions of two GPUs, 20 to 72 over PCIe.
 	Weight int32 `json:"weight"`
-	// minMBps is what the driver states of one link of the pair, in 10^6 bytes a second and one direction; absent where it states
-	// none. It is no measurement, and by itself no health signal.
+	// minMBps is what the driver states of one link of the pair, in 10^6 bytes a second and one direction; absent where
+	// it states none. It is no measurement, and by itself no health signal.
 	// +optional
 	MinMBps *int64 `json:"minMBps,omitempty"`
 	// maxMBps is what the driver states of all links of the pair together, likewise.
@@ -188,8 +190,8 @@ type LinkClass struct {
 	Pairs int32 `json:"pairs"`
 }
 
-// RASFacts are sums over all GPUs and blocks since the driver was loaded. A part that could not be read is not added in;
-// unreadable says how many GPUs lack a part.
+// RASFacts are sums over all GPUs and blocks since the driver was loaded. A part that could not be read is not added
+// in; unreadable says how many GPUs lack a part.
 type RASFacts struct {
 	// uncorrectable errors.
 	// +optional
@@ -240,17 +242,18 @@ type GPUFacts struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	NIC string `json:"nic,omitempty"`
-	// nicPath says how near: Switch (they share a PCIe switch), Host (the same host bridge), NUMA (the same NUMA node) or Far.
+	// nicPath says how near: Switch (they share a PCIe switch), Host (the same host bridge), NUMA (the same NUMA node)
+	// or Far.
 	// +kubebuilder:validation:Enum=Switch;Host;NUMA;Far
 	// +optional
 	NICPath string `json:"nicPath,omitempty"`
-	// links has one character for each GPU of gpus, in their order: the letter of linkClasses of the link to it, "-" for the GPU
-	// itself, "?" where no link is known.
+	// links has one character for each GPU of gpus, in their order: the letter of linkClasses of the link to it, "-"
+	// for the GPU itself, "?" where no link is known.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Links string `json:"links,omitempty"`
-	// lostLinks has one character for each GPU of gpus, then of lostGPUs, in their order: "x" where an xGMI link to it was there in this
-	// boot and is gone, "." elsewhere; a row may end early. Absent where no link of this GPU is lost.
+	// lostLinks has one character for each GPU of gpus, then of lostGPUs, in their order: "x" where an xGMI link to it
+	// was there in this boot and is gone, "." elsewhere; a row may end early. Absent where no link of this GPU is lost.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	LostLinks string `json:"lostLinks,omitempty"`
@@ -258,8 +261,8 @@ type GPUFacts struct {
 
 // XGMIFacts is the state of the xGMI mesh.
 type XGMIFacts struct {
-	// mesh: Full, Incomplete, NotApplicable (no xGMI by design, or no bridge fitted) or Unknown (something that it depends on could
-	// not be read).
+	// mesh: Full, Incomplete, NotApplicable (no xGMI by design, or no bridge fitted) or Unknown (something that it
+	// depends on could not be read).
 	// +kubebuilder:validation:Enum=Full;Incomplete;NotApplicable;Unknown
 	Mesh string `json:"mesh"`
 	// hives that the GPUs which could be read are in.
@@ -280,7 +283,8 @@ type XGMIFacts struct {
 	CorrectableErrors *int64 `json:"correctableErrors,omitempty"`
 }
 
-// Problem is one thing that is wrong or could not be read; it is of the node as a whole where it names no GPU, NIC or path.
+// Problem is one thing that is wrong or could not be read; it is of the node as a whole where it names no GPU, NIC or
+// path.
 type Problem struct {
 	// severity: Error problems keep a group from being Compatible, Warning ones do not.
 	// +kubebuilder:validation:Enum=Error;Warning

@@ -36,23 +36,23 @@ type HistoryLimits struct {
 	Failed int32 `json:"failed,omitempty"`
 }
 
-// RunPolicySpec says when runs happen and how long they may take. A run happens when the members or what it would measure
-// change (runtime, ranks, settings, benchmark, deadlines; not publish, gating or the schedule), on the schedule, and
-// when a CommRun asks for one.
+// RunPolicySpec says when runs happen and how long they may take. A run happens when the members or what it would
+// measure change (runtime, ranks, settings, benchmark, deadlines; not publish, gating or the schedule), on the
+// schedule, and when a CommRun asks for one.
 type RunPolicySpec struct {
 	// state: Suspended ends a run that is going on, frees its GPUs and starts no other.
 	// +kubebuilder:default=Active
 	// +optional
 	State RunState `json:"state,omitempty"`
-	// schedule is a cron line of five fields (minute hour day month weekday, UTC) for further runs; empty means none. A line that
-	// is new or changed starts no run before its next time.
+	// schedule is a cron line of five fields (minute hour day month weekday, UTC) for further runs; empty means none. A
+	// line that is new or changed starts no run before its next time.
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.matches('^([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?(,([*]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[0-9]+)?)* +([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?(,([*]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[0-9]+)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[0-9]+)?)* +([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*]|(0?[1-9]|1[0-2]|[A-Za-z]{3})(-(0?[1-9]|1[0-2]|[A-Za-z]{3}))?)(/[0-9]+)?)* +([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?(,([*?]|([0-6]|[A-Za-z]{3})(-([0-6]|[A-Za-z]{3}))?)(/[0-9]+)?)*$')",message="run.schedule is not a cron line: write five fields (minute hour day-of-month month day-of-week), for example '0 3 * * *', or one of @hourly, @daily, @weekly, @monthly; Sunday is 0 or SUN, not 7"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^ ]+ +[^ ]+ +((30|31|30,31|31,30) +(0?2|(?i:FEB))|31 +(0?[2469]|11|(?i:FEB|APR|JUN|SEP|NOV))(,(0?[2469]|11|(?i:FEB|APR|JUN|SEP|NOV)))*) +[*?]$')",message="run.schedule never comes: none of its months has such a day; correct the day or the month, for example '0 3 28 2 *'"
 	// +optional
 	Schedule string `json:"schedule,omitempty"`
-	// jitterSeconds delays each scheduled run by up to this much, by a share that is fixed for the group and the time, so that
-	// groups with one schedule do not start at once.
+	// jitterSeconds delays each scheduled run by up to this much, by a share that is fixed for the group and the time,
+	// so that groups with one schedule do not start at once.
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -62,8 +62,8 @@ type RunPolicySpec struct {
 	// +kubebuilder:default=Idle
 	// +optional
 	Nodes NodeUse `json:"nodes,omitempty"`
-	// maxGPUMinutesPerDay bounds what runs of this group hold of GPUs in a day (UTC); a run that would go past it waits for
-	// the next day. Zero means no bound.
+	// maxGPUMinutesPerDay bounds what runs of this group hold of GPUs in a day (UTC); a run that would go past it waits
+	// for the next day. Zero means no bound.
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000000
@@ -74,21 +74,22 @@ type RunPolicySpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	QueueName string `json:"queueName,omitempty"`
-	// membersDeadlineSeconds bounds the wait of a run of span Group for its members' pods; past it the group goes on with
-	// those that are there, where they are at least members.minMembers.
+	// membersDeadlineSeconds bounds the wait of a run of span Group for its members' pods; past it the group goes on
+	// with those that are there, where they are at least members.minMembers.
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=86400
 	// +optional
 	MembersDeadlineSeconds int32 `json:"membersDeadlineSeconds,omitempty"`
-	// maxParallelNodes is the most nodes that run alone at once. The group's stage, with span Group, needs all its members.
+	// maxParallelNodes is the most nodes that run alone at once. The group's stage, with span Group, needs all its
+	// members.
 	// +kubebuilder:default=16
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20000
 	// +optional
 	MaxParallelNodes int32 `json:"maxParallelNodes,omitempty"`
-	// startDeadlineSeconds bounds the time from a run pod's creation to its start; past it the node is Skipped (GPUs busy)
-	// or Error (image, node).
+	// startDeadlineSeconds bounds the time from a run pod's creation to its start; past it the node is Skipped (GPUs
+	// busy) or Error (image, node).
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=86400
@@ -144,17 +145,17 @@ type GatingSpec struct {
 	// +kubebuilder:default=Off
 	// +optional
 	Mode GatingMode `json:"mode,omitempty"`
-	// actions that mark a node: the conditions CommValidated and CommProblem, the label rcclx.io/comm-validated, or the taint
-	// rcclx.io/comm-failed.
+	// actions that mark a node: the conditions CommValidated and CommProblem, the label rcclx.io/comm-validated, or the
+	// taint rcclx.io/comm-failed.
 	// +listType=set
 	// +kubebuilder:default={Condition}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	// +optional
 	Actions []GatingAction `json:"actions,omitempty"`
-	// maxPercent of the members that may be gated at once: where more fail, the cause is probably shared, and no further node
-	// is gated until a run ends in which no more fail. While a run goes on, the share is of those measured so far (of 20 at
-	// least). One node may always be gated.
+	// maxPercent of the members that may be gated at once: where more fail, the cause is probably shared, and no
+	// further node is gated until a run ends in which no more fail. While a run goes on, the share is of those measured
+	// so far (of 20 at least). One node may always be gated.
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -212,8 +213,8 @@ type PublishSpec struct {
 	// +kubebuilder:default=WhenProven
 	// +optional
 	Mode PublishMode `json:"mode,omitempty"`
-	// choice: WhereWorthIt publishes what is proven, usable and not slower, with the thresholds that the numbers recommend;
-	// AsRequested publishes what is proven and usable as the spec has it.
+	// choice: WhereWorthIt publishes what is proven, usable and not slower, with the thresholds that the numbers
+	// recommend; AsRequested publishes what is proven and usable as the spec has it.
 	// +kubebuilder:default=WhereWorthIt
 	// +optional
 	Choice PublishChoice `json:"choice,omitempty"`
@@ -222,15 +223,17 @@ type PublishSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="publish.configMapName is no name that a ConfigMap can have: use lower-case letters, digits, dashes and dots, with a letter or digit at both ends of each part between dots"
 	// +optional
 	ConfigMapName string `json:"configMapName,omitempty"`
-	// jobCounts: Any leaves FP8 out of the published settings for the collectives whose results were wrong at counts that
-	// FP8 does not divide evenly (warning TailHazard). Padded publishes it for them all the same: it asserts that every job
-	// pads its AllReduce counts to multiples of 128 x ranks and its ReduceScatter counts to multiples of 128 elements.
+	// jobCounts: Any leaves FP8 out of the published settings for the collectives whose results were wrong at counts
+	// that FP8 does not divide evenly (warning TailHazard). Padded publishes it for them all the same: it asserts that
+	// every job pads its AllReduce counts to multiples of 128 x ranks and its ReduceScatter counts to multiples of 128
+	// elements.
 	// +kubebuilder:default=Any
 	// +optional
 	JobCounts JobCounts `json:"jobCounts,omitempty"`
-	// acceptedLosses publishes FP8 although it loses data of the jobs. Overflow: values over 240 (gfx942) or 448 (gfx950), as activations
-	// have them, become NaN or are clipped. Underflow: values under 2^-10 become zero, as most of a model's gradients are, so that the
-	// mean relative error is over 6.25 %. Without it FP8 is off for the collectives that carry these warnings.
+	// acceptedLosses publishes FP8 although it loses data of the jobs. Overflow: values over 240 (gfx942) or 448
+	// (gfx950), as activations have them, become NaN or are clipped. Underflow: values under 2^-10 become zero, as most
+	// of a model's gradients are, so that the mean relative error is over 6.25 %. Without it FP8 is off for the
+	// collectives that carry these warnings.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	// +optional

@@ -81,8 +81,8 @@ func (p *Problem) Subject() string {
 	return cmp.Or(p.GPU, p.NIC, p.Path)
 }
 
-// ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonHealthDegraded for a code that
-// this version does not know.
+// ReasonOfProblem is the condition reason under which a problem of this code counts; ReasonHealthDegraded for a code
+// that this version does not know.
 func ReasonOfProblem(code string) string {
 	switch code {
 	case ProblemSysfsUnreadable, ProblemDriverNotLoaded, ProblemNoGPUs, ProblemMixedModels, ProblemMixedPartitions,
@@ -95,8 +95,9 @@ func ReasonOfProblem(code string) string {
 		return ReasonGPUCountMismatch
 	case ProblemPartitionMissing:
 		return ReasonMixedPartitions
-	case ProblemXGMINotInitialised, ProblemXGMIBridgeAbsent, ProblemHiveSplit, ProblemLinkAsymmetric, ProblemLinkMissing,
-		ProblemPCIeInsteadOfXGMI, ProblemLinkWeight, ProblemLinkBandwidth, ProblemLinkInconsistent, ProblemLinkLost:
+	case ProblemXGMINotInitialised, ProblemXGMIBridgeAbsent, ProblemHiveSplit, ProblemLinkAsymmetric,
+		ProblemLinkMissing, ProblemPCIeInsteadOfXGMI, ProblemLinkWeight, ProblemLinkBandwidth,
+		ProblemLinkInconsistent, ProblemLinkLost:
 		return ReasonTopologyFault
 	}
 	return ReasonHealthDegraded

@@ -37,8 +37,8 @@ func constants(t *testing.T, file string, known map[string]string) map[string]st
 	return found
 }
 
-// severitiesOf collects with which severity the agent's code states each problem, where a call says so by its name or by a
-// constant; a severity in a variable is not seen.
+// severitiesOf collects with which severity the agent's code states each problem, where a call says so by its name or
+// by a constant; a severity in a variable is not seen.
 func severitiesOf(t *testing.T, dir string) map[string]map[string]bool {
 	t.Helper()
 	found := map[string]map[string]bool{}
@@ -108,8 +108,8 @@ func severitiesOf(t *testing.T, dir string) map[string]map[string]bool {
 	return found
 }
 
-// TestEveryProblemIsExplained holds the table of problem codes in docs/discovery.md against this package and the agent: each
-// code has one row, with its reason, and with the severities that the agent gives it.
+// TestEveryProblemIsExplained holds the table of problem codes in docs/discovery.md against this package and the agent:
+// each code has one row, with its reason, and with the severities that the agent gives it.
 func TestEveryProblemIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../docs/discovery.md")
 	if err != nil {

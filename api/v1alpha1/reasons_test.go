@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryReasonIsExplained keeps docs/reasons.md complete: a reason that a person meets in a condition has a row there.
+// TestEveryReasonIsExplained keeps docs/reasons.md complete: a reason that a person meets in a condition has a row
+// there.
 func TestEveryReasonIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reasons.md")
 	if err != nil {

@@ -26,7 +26,9 @@ func TestEveryReasonIsInATest(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		for word := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		for word := range strings.FieldsFuncSeq(string(text), func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		}) {
 			words[word] = true
 		}
 		return err

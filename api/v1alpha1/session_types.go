@@ -12,8 +12,8 @@ const (
 	SessionEnded   SessionState = "Ended"
 )
 
-// SessionAssignment is the node's part in the group's stage of a run: a pod that keeps the node's GPUs while tasks follow
-// each other. Variables, library, network and the deadlines of forming and measuring are those of the CommRun.
+// SessionAssignment is the node's part in the group's stage of a run: a pod that keeps the node's GPUs while tasks
+// follow each other. Variables, library, network and the deadlines of forming and measuring are those of the CommRun.
 type SessionAssignment struct {
 	// runID that the stage belongs to.
 	// +kubebuilder:validation:MaxLength=63
@@ -49,7 +49,8 @@ const (
 
 // NodeTask is one set of communicators that are formed, measured and destroyed once.
 type NodeTask struct {
-	// id of the task, unique within the run: stage, round, and number of the test in the round, for example localize-3-1.
+	// id of the task, unique within the run: stage, round, and number of the test in the round, for example
+	// localize-3-1.
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
 	// communicators that the node's ranks are in; each rank is in at most one. They run at the same time.
@@ -71,7 +72,8 @@ type NodeTask struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	SizesBytes []int64 `json:"sizesBytes"`
-	// keepSizesBytes are sizes that stay in a report that has to be cut, beside the first and the last: those of thresholds.
+	// keepSizesBytes are sizes that stay in a report that has to be cut, beside the first and the last: those of
+	// thresholds.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	// +optional
@@ -184,11 +186,12 @@ type TaskCommunicatorStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
-	// step that it ended at where it did not pass; absent where that was outside of all steps, as while the communicator was formed.
+	// step that it ended at where it did not pass; absent where that was outside of all steps, as while the
+	// communicator was formed.
 	// +optional
 	Step *Step `json:"step,omitempty"`
-	// guilty: a rank of this node died, gave wrong data or fell behind all others by what the node itself could see, so that
-	// the other nodes' failures follow from it.
+	// guilty: a rank of this node died, gave wrong data or fell behind all others by what the node itself could see, so
+	// that the other nodes' failures follow from it.
 	// +optional
 	Guilty *Culprit `json:"guilty,omitempty"`
 	// transport that carried the data to other nodes, as the library's log says it: RDMA, TCP, or Unknown.
@@ -206,8 +209,8 @@ type TaskCommunicatorStatus struct {
 	// repeats that each figure of results is the median of; absent means one.
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
-	// omittedSeries counts the series that were measured and checked, but left out here to keep the object small; the group
-	// pod's log has them.
+	// omittedSeries counts the series that were measured and checked, but left out here to keep the object small; the
+	// group pod's log has them.
 	// +optional
 	OmittedSeries int32 `json:"omittedSeries,omitempty"`
 }

@@ -6,7 +6,8 @@ import "fmt"
 // +kubebuilder:validation:Enum=Node;Group
 type Span string
 
-// The spans. Node is one communicator a member node: xGMI, DDA and FP8 are measured here. Group is one over all members.
+// The spans. Node is one communicator a member node: xGMI, DDA and FP8 are measured here. Group is one over all
+// members.
 const (
 	SpanNode  Span = "Node"
 	SpanGroup Span = "Group"
@@ -150,9 +151,9 @@ type EnvVar struct {
 
 // DDASpec chooses direct data access: one- and two-shot collectives over peers' memory within a node.
 type DDASpec struct {
-	// mode: Disabled, Preferred (where the library's gates allow) or Required: the run fails unless DDA is in effect and
-	// confirmed for each measured collective that the library build has it for, and for one at least. Open builds of RCCLX
-	// have it for AllReduce only.
+	// mode: Disabled, Preferred (where the library's gates allow) or Required: the run fails unless DDA is in effect
+	// and confirmed for each measured collective that the library build has it for, and for one at least. Open builds
+	// of RCCLX have it for AllReduce only.
 	// +kubebuilder:default=Preferred
 	// +optional
 	Mode FeatureMode `json:"mode,omitempty"`
@@ -182,9 +183,9 @@ type LowPrecisionSpec struct {
 	// +optional
 	Collectives []string `json:"collectives,omitempty"`
 	// maxRelativeErrorPPM fails a run whose FP8 results differ from the fp32 reference by more than this share of the
-	// largest magnitude, in parts per million, with data of one magnitude. E4M3 has three mantissa bits: one rounding is up
-	// to 62500 (2^-4). Random data over the ranges of gradients and activations fails no run: it decides whether the results are
-	// usable, and so whether FP8 is published (status.settings, dataErrors).
+	// largest magnitude, in parts per million, with data of one magnitude. E4M3 has three mantissa bits: one rounding
+	// is up to 62500 (2^-4). Random data over the ranges of gradients and activations fails no run: it decides whether
+	// the results are usable, and so whether FP8 is published (status.settings, dataErrors).
 	// +kubebuilder:default=130000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -211,8 +212,8 @@ type RunPlan struct {
 	// +kubebuilder:validation:MaxItems=2
 	// +optional
 	Placements []Placement `json:"placements,omitempty"`
-	// sizesBytes are the message sizes to measure, as rccl-tests counts them (the larger of send and receive), ascending.
-	// One that leaves a rank without an element is left out.
+	// sizesBytes are the message sizes to measure, as rccl-tests counts them (the larger of send and receive),
+	// ascending. One that leaves a rank without an element is left out.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	SizesBytes []int64 `json:"sizesBytes"`
@@ -336,8 +337,8 @@ const (
 	ResultsUnknown   UsableState = "Unknown"
 )
 
-// SettingStatus says of one setting what was requested, what the library's gates allow, and what the A/B run shows: whether it
-// takes effect (verified), and whether its results are usable (usable).
+// SettingStatus says of one setting what was requested, what the library's gates allow, and what the A/B run shows:
+// whether it takes effect (verified), and whether its results are usable (usable).
 type SettingStatus struct {
 	// name of the setting, for example dda.AllReduce, lowPrecision.AllGather or env.RCCL_DDA_ENABLE.
 	// +kubebuilder:validation:MaxLength=160
@@ -350,44 +351,47 @@ type SettingStatus struct {
 	// reason for the effective state, one CamelCase word.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
-	// minBytes and maxBytes bound the message sizes for which the setting is in effect; absent where it is in effect for none.
+	// minBytes and maxBytes bound the message sizes for which the setting is in effect; absent where it is in effect
+	// for none.
 	// +optional
 	MinBytes *int64 `json:"minBytes,omitempty"`
 	// maxBytes: see minBytes; absent also where there is no upper bound.
 	// +optional
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
-	// verified says whether the measurement shows that the setting takes effect: DDA by a gain, FP8 by its rounding. It says nothing of
-	// whether the results are usable.
+	// verified says whether the measurement shows that the setting takes effect: DDA by a gain, FP8 by its rounding. It
+	// says nothing of whether the results are usable.
 	Verified VerifiedState `json:"verified"`
-	// usable says whether a job can use the results. NotUsable: with some of the tested data, elements were wrong, values became NaN
-	// or infinite or were clipped, or the mean relative error was over 6.25 % (2^-4); warnings say which. Unknown: not all of the data
-	// was checked. Absent where the setting is not in effect, for single variables, and in reports of earlier releases.
+	// usable says whether a job can use the results. NotUsable: with some of the tested data, elements were wrong,
+	// values became NaN or infinite or were clipped, or the mean relative error was over 6.25 % (2^-4); warnings say
+	// which. Unknown: not all of the data was checked. Absent where the setting is not in effect, for single variables,
+	// and in reports of earlier releases.
 	// +optional
 	Usable UsableState `json:"usable,omitempty"`
-	// warnings of what the setting does to data where it is in effect, one CamelCase word each: WrongData, TailHazard, Overflow,
-	// Underflow.
+	// warnings of what the setting does to data where it is in effect, one CamelCase word each: WrongData, TailHazard,
+	// Overflow, Underflow.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=64
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
-	// cause of the effective state in half a sentence, by the library's gates; absent where the setting is in effect for all
-	// that was asked about.
+	// cause of the effective state in half a sentence, by the library's gates; absent where the setting is in effect
+	// for all that was asked about.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Cause string `json:"cause,omitempty"`
-	// evidence is what the measurement shows of the setting, of the node that message names; absent where nothing was compared
-	// with Baseline.
+	// evidence is what the measurement shows of the setting, of the node that message names; absent where nothing was
+	// compared with Baseline.
 	// +optional
 	Evidence *SettingEvidence `json:"evidence,omitempty"`
-	// message says in one sentence what was seen and what to do. A CommTask has none: it follows from the fields above and from
-	// dataErrors.
+	// message says in one sentence what was seen and what to do. A CommTask has none: it follows from the fields above
+	// and from dataErrors.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// SettingEvidence is what the A/B measurement shows of a setting: its best size beside Baseline, and what its data checks found.
+// SettingEvidence is what the A/B measurement shows of a setting: its best size beside Baseline, and what its data
+// checks found.
 type SettingEvidence struct {
 	// comparedSizes were measured in both Baseline and the variant, over all datatypes and placements.
 	ComparedSizes int32 `json:"comparedSizes"`
@@ -402,8 +406,8 @@ type SettingEvidence struct {
 	BaselineNanoseconds int64 `json:"baselineNanoseconds"`
 	// latencyNanoseconds with the setting.
 	LatencyNanoseconds int64 `json:"latencyNanoseconds"`
-	// maxErrorPPM is the largest relative error of rounded values, in parts per million, for FP8; absent where no element was
-	// checked for rounding.
+	// maxErrorPPM is the largest relative error of rounded values, in parts per million, for FP8; absent where no
+	// element was checked for rounding.
 	// +optional
 	MaxErrorPPM *int64 `json:"maxErrorPPM,omitempty"`
 	// wrongElements that nothing explains.
@@ -415,7 +419,8 @@ type SettingEvidence struct {
 	// tailMultipleElements: see tailElements.
 	// +optional
 	TailMultipleElements int64 `json:"tailMultipleElements,omitempty"`
-	// uncheckedData are the kinds of data (Exact, Rounding, Gradients, Activations) that were not checked at every size.
+	// uncheckedData are the kinds of data (Exact, Rounding, Gradients, Activations) that were not checked at every
+	// size.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=32
@@ -423,8 +428,9 @@ type SettingEvidence struct {
 	UncheckedData []string `json:"uncheckedData,omitempty"`
 }
 
-// DataErrors are how far results lie from an fp32 reference with one kind of random data; its lists run parallel, one entry
-// for each collective and size. For FP8 the sizes are the smallest measured one at which it is in effect and the largest.
+// DataErrors are how far results lie from an fp32 reference with one kind of random data; its lists run parallel, one
+// entry for each collective and size. For FP8 the sizes are the smallest measured one at which it is in effect and the
+// largest.
 type DataErrors struct {
 	Variant  Variant  `json:"variant"`
 	Datatype Datatype `json:"datatype"`
@@ -446,7 +452,8 @@ type DataErrors struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MaxErrorPPM []int64 `json:"maxErrorPPM"`
-	// meanErrorPPM is the mean deviation over the mean magnitude of the reference, in parts per million, the worst rank's.
+	// meanErrorPPM is the mean deviation over the mean magnitude of the reference, in parts per million, the worst
+	// rank's.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MeanErrorPPM []int64 `json:"meanErrorPPM"`
@@ -454,12 +461,14 @@ type DataErrors struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	CheckedElements []int64 `json:"checkedElements"`
-	// nanElements became NaN over all ranks, where the reference is a number; absent where none did anywhere in the list.
+	// nanElements became NaN over all ranks, where the reference is a number; absent where none did anywhere in the
+	// list.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	NaNElements []int64 `json:"nanElements,omitempty"`
-	// overflowElements became infinite or were clipped to the format's largest value, over all ranks; absent where none did.
+	// overflowElements became infinite or were clipped to the format's largest value, over all ranks; absent where none
+	// did.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional

@@ -119,8 +119,8 @@ type SpanStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Network string `json:"network,omitempty"`
-	// transport that carried the data between nodes, in the group and in all dimensions of the mesh: RDMA or TCP where each
-	// member said so, Mixed where they differ, else Unknown.
+	// transport that carried the data between nodes, in the group and in all dimensions of the mesh: RDMA or TCP where
+	// each member said so, Mixed where they differ, else Unknown.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Transport string `json:"transport,omitempty"`
@@ -132,15 +132,17 @@ type SpanStatus struct {
 	// localization says how the search for a culprit went.
 	// +optional
 	Localization *LocalizationStatus `json:"localization,omitempty"`
-	// culpritSet are all members that failed as culprits, as ranges of their indexes: those too that culprits has no room for. The two
-	// nodes of a pair are not in it.
+	// culpritSet are all members that failed as culprits, as ranges of their indexes: those too that culprits has no
+	// room for. The two nodes of a pair are not in it.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	CulpritSet string `json:"culpritSet,omitempty"`
-	// speedJudged: the group that was left at the end passed, and its speed was held against a threshold, a reference, or its pairs.
+	// speedJudged: the group that was left at the end passed, and its speed was held against a threshold, a reference,
+	// or its pairs.
 	// +optional
 	SpeedJudged bool `json:"speedJudged,omitempty"`
-	// culprits that the group's stage named, in the order of their naming; where there are more, one of each node comes first.
+	// culprits that the group's stage named, in the order of their naming; where there are more, one of each node comes
+	// first.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
@@ -168,8 +170,8 @@ const (
 	TestRails TestKind = "Rails"
 	// TestPairs: pairs of neighbours, all at once.
 	TestPairs TestKind = "Pairs"
-	// TestPairRecord: no test of its own, but a part of what the test of pairs before it gave. Index 0 is what its best pairs reach,
-	// the others are its bad pairs.
+	// TestPairRecord: no test of its own, but a part of what the test of pairs before it gave. Index 0 is what its best
+	// pairs reach, the others are its bad pairs.
 	TestPairRecord TestKind = "PairRecord"
 	// TestDeparture: no test, but the members that the group goes on without from there on, and why.
 	TestDeparture TestKind = "Departure"
@@ -182,7 +184,8 @@ type SpanTest struct {
 	ID string `json:"id"`
 	// kind says what the test is over.
 	Kind TestKind `json:"kind"`
-	// round that the test is of, counted from 1 for each kind: Search and Rails count together. A PairRecord has its Pairs' round.
+	// round that the test is of, counted from 1 for each kind: Search and Rails count together. A PairRecord has its
+	// Pairs' round.
 	// +kubebuilder:validation:Minimum=1
 	Round int32 `json:"round"`
 	// index of the test in its round.
@@ -206,8 +209,8 @@ type SpanTest struct {
 	// busBandwidthMBps of the slowest communicator at the largest size; absent where none was measured.
 	// +optional
 	BusBandwidthMBps *int64 `json:"busBandwidthMBps,omitempty"`
-	// overdueTime is when the controller first saw the deadline of the open test past: reports have some seconds more from
-	// then on, since a clock that jumped, or a manager that was away, is no fault of the nodes.
+	// overdueTime is when the controller first saw the deadline of the open test past: reports have some seconds more
+	// from then on, since a clock that jumped, or a manager that was away, is no fault of the nodes.
 	// +optional
 	OverdueTime *metav1.Time `json:"overdueTime,omitempty"`
 	// startTime of the test, and seconds that it took.
@@ -268,7 +271,8 @@ type SpanResultSeries struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	SizeBytes []int64 `json:"sizeBytes"`
-	// latencyNanoseconds and busBandwidthMBps are the median over the communicators, minBusBandwidthMBps the slowest one's.
+	// latencyNanoseconds and busBandwidthMBps are the median over the communicators, minBusBandwidthMBps the slowest
+	// one's.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	LatencyNanoseconds []int64 `json:"latencyNanoseconds"`
@@ -281,8 +285,8 @@ type SpanResultSeries struct {
 	// repeats that each figure is the median of; absent means one.
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`
-	// spreadPercent is how far the slowest repeat lies below the fastest at each size, in percent, of the communicator where that is
-	// most; absent without repeats, or where a report had no place for it.
+	// spreadPercent is how far the slowest repeat lies below the fastest at each size, in percent, of the communicator
+	// where that is most; absent without repeats, or where a report had no place for it.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	// +optional
@@ -291,7 +295,8 @@ type SpanResultSeries struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Slowest string `json:"slowest,omitempty"`
-	// transport that carried the data between the nodes of its communicators: RDMA, TCP, Mixed or Unknown; absent within a node.
+	// transport that carried the data between the nodes of its communicators: RDMA, TCP, Mixed or Unknown; absent
+	// within a node.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Transport string `json:"transport,omitempty"`

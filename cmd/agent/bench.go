@@ -41,7 +41,7 @@ Exit codes: 0 all was measured and right; 1 wrong data, a failure, or an interru
 printed; 2 wrong usage, before anything is measured.`
 	benchExample = `  agent bench
   agent bench --ranks 8 --collectives AllReduce --sizes 1K:1G:2 --variants Baseline,DDA
-  agent bench --collectives all --datatypes bf16,fp32 --placements both --variants Baseline,LowPrecision -o csv > all.csv
+  agent bench --collectives all --datatypes bf16,fp32 --placements both --variants Baseline,DDA -o csv > all.csv
   agent bench --library libnccl.so.2 --runtime libcudart.so --sizes 8:1G:2     # on NVIDIA GPUs`
 )
 
@@ -69,8 +69,9 @@ func newBenchCommand() *cobra.Command {
 				return usageError(err)
 			}
 			host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
-			b := &bench.Bench{Config: c, Teams: &supervise.Supervisor{Launcher: launcher(f.rankBinary), Clock: clock.RealClock{}}, Host: host, LockDir: host.LockDir(),
-				Clock: clock.RealClock{}, Environ: os.Environ()}
+			b := &bench.Bench{Config: c,
+				Teams: &supervise.Supervisor{Launcher: launcher(f.rankBinary), Clock: clock.RealClock{}}, Host: host,
+				LockDir: host.LockDir(), Clock: clock.RealClock{}, Environ: os.Environ()}
 			if !f.quiet {
 				b.Progress = newProgress(command.ErrOrStderr())
 			}
@@ -85,27 +86,39 @@ func newBenchCommand() *cobra.Command {
 
 func (f *benchFlags) register(command *cobra.Command) {
 	flags := command.Flags()
-	flags.IntVar(&f.ranks, "ranks", 0, "ranks of the communicator; none means one for each GPU, or for each of --devices")
+	flags.IntVar(&f.ranks, "ranks", 0,
+		"ranks of the communicator; none means one for each GPU, or for each of --devices")
 	flags.IntSliceVar(&f.devices, "devices", nil, "ordinals of the GPUs, by rank; none means 0 and up")
-	flags.StringSliceVar(&f.collectives, "collectives", []string{string(rcclx.AllReduce)}, "AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce, SendRecv, or all")
-	flags.StringSliceVar(&f.datatypes, "datatypes", []string{string(rcclx.BFloat16)}, "Float32, BFloat16, Float16, Float64, Float8E4M3, Float8E5M2, Int32 or Int8")
-	flags.StringSliceVar(&f.placements, "placements", []string{string(rcclx.OutOfPlace)}, "OutOfPlace, InPlace, or both")
-	flags.StringVar(&f.sizes, "sizes", defaultSizes, "message sizes: a list (8,1K,1M), a range by factor (1K:1G:2) or by step (1M:16M:+1M)")
-	flags.StringSliceVar(&f.variants, "variants", []string{string(rcclx.Baseline)}, "Baseline, DDA, LowPrecision, or all")
-	flags.StringSliceVar(&f.data, "data", nil, "data to check with, the first is also timed: Exact, Rounding, Gradients, Activations; none means what suits the variant")
+	flags.StringSliceVar(&f.collectives, "collectives", []string{string(rcclx.AllReduce)},
+		"AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce, SendRecv, or all")
+	flags.StringSliceVar(&f.datatypes, "datatypes", []string{string(rcclx.BFloat16)},
+		"Float32, BFloat16, Float16, Float64, Float8E4M3, Float8E5M2, Int32 or Int8")
+	flags.StringSliceVar(&f.placements, "placements", []string{string(rcclx.OutOfPlace)},
+		"OutOfPlace, InPlace, or both")
+	flags.StringVar(&f.sizes, "sizes", defaultSizes,
+		"message sizes: a list (8,1K,1M), a range by factor (1K:1G:2) or by step (1M:16M:+1M)")
+	flags.StringSliceVar(&f.variants, "variants", []string{string(rcclx.Baseline)},
+		"Baseline, DDA, LowPrecision, or all")
+	flags.StringSliceVar(&f.data, "data", nil, "data to check with, the first is also timed: Exact, Rounding, "+
+		"Gradients, Activations; none means what suits the variant")
 	flags.IntVar(&f.iterations, "iterations", 20, "calls that are measured at each size")
 	flags.IntVar(&f.warmup, "warmup", 5, "calls before them that are not")
 	flags.StringVar(&f.library, "library", "", "library to load; none means librccl.so.1 by the loader's search")
 	flags.StringVar(&f.runtime, "runtime", "", "GPU runtime to load; none means libamdhip64.so by the loader's search")
 	flags.StringArrayVar(&f.env, "env", nil, "variable for the ranks, NAME=VALUE; may be given more than once")
-	flags.StringVar(&f.flatMax, "dda-flat-max", "", "largest AllReduce for DDA's flat (one-shot) path; none means the library's default")
-	flags.StringVar(&f.treeMax, "dda-tree-max", "", "largest AllReduce for DDA's tree (two-shot) path; none means the library's default")
-	flags.StringSliceVar(&f.fp8, "low-precision-collectives", nil, "collectives that LowPrecision switches FP8 on for; none means all four that have it")
+	flags.StringVar(&f.flatMax, "dda-flat-max", "",
+		"largest AllReduce for DDA's flat (one-shot) path; none means the library's default")
+	flags.StringVar(&f.treeMax, "dda-tree-max", "",
+		"largest AllReduce for DDA's tree (two-shot) path; none means the library's default")
+	flags.StringSliceVar(&f.fp8, "low-precision-collectives", nil,
+		"collectives that LowPrecision switches FP8 on for; none means all four that have it")
 	flags.DurationVar(&f.initDeadline, "init-deadline", 2*time.Minute, "longest forming of a communicator")
-	flags.DurationVar(&f.stepDeadline, "step-deadline", 2*time.Minute, "longest measurement of one size, checks included")
+	flags.DurationVar(&f.stepDeadline, "step-deadline", 2*time.Minute,
+		"longest measurement of one size, checks included")
 	flags.DurationVar(&f.deadline, "deadline", time.Hour, "longest time for everything; 0 means no limit")
 	flags.BoolVar(&f.pairProbe, "pair-probe", false, "also measure send and receive between all pairs of ranks")
-	flags.BoolVar(&f.nonBlocking, "non-blocking", false, "form communicators without blocking, where the library can (2.14 and later)")
+	flags.BoolVar(&f.nonBlocking, "non-blocking", false,
+		"form communicators without blocking, where the library can (2.14 and later)")
 	flags.StringVar(&f.rankBinary, "rank-binary", "", "program of a rank; none means rank beside the agent")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 }
@@ -124,29 +137,35 @@ func (f *benchFlags) config() (c bench.Config, err error) {
 	if err != nil {
 		return c, fmt.Errorf("find this machine's name: %w", err)
 	}
-	c = bench.Config{Node: node, Ranks: f.ranks, Devices: f.devices, Iterations: f.iterations, WarmupIterations: f.warmup, LibraryPath: f.library, RuntimePath: f.runtime,
-		InitDeadline: f.initDeadline, StepDeadline: f.stepDeadline, Deadline: f.deadline, PairProbe: f.pairProbe, NonBlocking: f.nonBlocking}
-	if c.Collectives, err = list("--collectives", f.collectives, "all", rcclx.AllCollectives(), rcclx.ParseCollective); err != nil {
+	c = bench.Config{Node: node, Ranks: f.ranks, Devices: f.devices, Iterations: f.iterations,
+		WarmupIterations: f.warmup, LibraryPath: f.library, RuntimePath: f.runtime, InitDeadline: f.initDeadline,
+		StepDeadline: f.stepDeadline, Deadline: f.deadline, PairProbe: f.pairProbe, NonBlocking: f.nonBlocking}
+	if c.Collectives, err = list("--collectives", f.collectives, "all", rcclx.AllCollectives(),
+		rcclx.ParseCollective); err != nil {
 		return c, err
 	}
 	if c.Datatypes, err = list("--datatypes", f.datatypes, "", nil, rcclx.ParseDatatype); err != nil {
 		return c, err
 	}
-	if c.Placements, err = list("--placements", f.placements, "both", []rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace}, rcclx.ParsePlacement); err != nil {
+	if c.Placements, err = list("--placements", f.placements, "both",
+		[]rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace}, rcclx.ParsePlacement); err != nil {
 		return c, err
 	}
-	if c.Variants, err = list("--variants", f.variants, "all", []rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision}, parseVariant); err != nil {
+	if c.Variants, err = list("--variants", f.variants, "all",
+		[]rcclx.Variant{rcclx.Baseline, rcclx.DDA, rcclx.LowPrecision}, parseVariant); err != nil {
 		return c, err
 	}
 	if c.Data, err = list("--data", f.data, "all", allData, parseData); err != nil {
 		return c, err
 	}
-	if c.LowPrecision.Collectives, err = list("--low-precision-collectives", f.fp8, "all", rcclx.Collectives(), rcclx.ParseCollective); err != nil {
+	if c.LowPrecision.Collectives, err = list("--low-precision-collectives", f.fp8, "all", rcclx.Collectives(),
+		rcclx.ParseCollective); err != nil {
 		return c, err
 	}
 	for _, collective := range c.LowPrecision.Collectives {
 		if !slices.Contains(rcclx.Collectives(), collective) {
-			return c, fmt.Errorf("--low-precision-collectives: %s has no FP8 transport: use AllReduce, AllGather, ReduceScatter or AllToAll", collective)
+			return c, fmt.Errorf("--low-precision-collectives: %s has no FP8 transport: use AllReduce, AllGather, "+
+				"ReduceScatter or AllToAll", collective)
 		}
 	}
 	if c.SizesBytes, err = rcclx.ParseSizes(f.sizes); err != nil {
@@ -184,7 +203,8 @@ func oneOf[T ~string](text string, all []T) (T, error) {
 }
 
 // list reads the words of a flag, of which one may stand for all; what is named twice counts once.
-func list[T comparable](flag string, words []string, allWord string, all []T, parse func(string) (T, error)) ([]T, error) {
+func list[T comparable](flag string, words []string, allWord string, all []T,
+	parse func(string) (T, error)) ([]T, error) {
 	var out []T
 	for _, word := range words {
 		if allWord != "" && strings.EqualFold(word, allWord) {

@@ -22,7 +22,8 @@ const exitProblems = 3
 const exitUnproven = 4
 
 // simulatedHint says how to try without a GPU.
-const simulatedHint = "Without a GPU, a simulated node can be looked at: go run ./hack/simrocm/cmd/nodetree --dir DIR --model MI300X, then agent discover --root DIR"
+const simulatedHint = "Without a GPU, a simulated node can be looked at: go run ./hack/simrocm/cmd/nodetree --dir " +
+	"DIR --model MI300X, then agent discover --root DIR"
 
 func newDiscoverCommand() *cobra.Command {
 	var (
@@ -34,10 +35,10 @@ func newDiscoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discover",
 		Short: "Print the GPU facts of a host, or of a copy of its sysfs tree",
-		Long: `Print what sysfs tells of a host: GPU models, partitions, xGMI mesh, RDMA devices and the nearest one of each GPU, driver
-and ROCm versions, error counters, what is wrong with them, and what could not be read and why. The table's matrices have the
-titles of rocm-smi --showtopo; its first line and its last are the verdict. It reads files only; it needs no cluster and
-opens no device.
+		Long: `Print what sysfs tells of a host: GPU models, partitions, xGMI mesh, RDMA devices and the nearest one of each GPU,
+driver and ROCm versions, error counters, what is wrong with them, and what could not be read and why. The table's matrices
+have the titles of rocm-smi --showtopo; its first line and its last are the verdict. It reads files only; it needs no
+cluster and opens no device.
 ` + simulatedHint + `.
 
 Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 problems of severity Error were found,
@@ -52,7 +53,8 @@ from this container.`,
 			case !slices.Contains([]string{"table", "json", "yaml"}, output):
 				return usageError(fmt.Errorf("-o %q is not known: use table, json or yaml", output))
 			case expected < 0:
-				return usageError(fmt.Errorf("--expected-gpus %d: give a number over zero, or 0 for the usual number of the model", expected))
+				return usageError(fmt.Errorf("--expected-gpus %d: give a number over zero, or 0 for the usual number "+
+					"of the model", expected))
 			case deadline <= 0:
 				return usageError(fmt.Errorf("--read-deadline %s: give a time over zero", deadline))
 			}
@@ -61,7 +63,8 @@ from this container.`,
 				return fmt.Errorf("%w: give the directory that holds sys, proc and opt with --root", err)
 			}
 			defer func() { _ = fs.Close() }()
-			opts := discover.Options{ReadDeadline: deadline, ExpectedGPUs: expected, Simulated: os.Getenv("SIMROCM_ROOT") != "" && root == "/"}
+			opts := discover.Options{ReadDeadline: deadline, ExpectedGPUs: expected,
+				Simulated: os.Getenv("SIMROCM_ROOT") != "" && root == "/"}
 			if root == "/" {
 				opts.ROCmPaths = []string{os.Getenv("ROCM_PATH"), os.Getenv("ROCM_HOME")}
 			}
@@ -86,7 +89,8 @@ from this container.`,
 	}
 	cmd.Flags().StringVar(&root, "root", "/", "directory that holds the host's sys, proc and opt")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml")
-	cmd.Flags().IntVar(&expected, "expected-gpus", 0, "physical GPUs that the node should have; 0 takes the usual number of its model")
+	cmd.Flags().IntVar(&expected, "expected-gpus", 0,
+		"physical GPUs that the node should have; 0 takes the usual number of its model")
 	cmd.Flags().DurationVar(&deadline, "read-deadline", 2*time.Second, "longest time for one file")
 	return cmd
 }

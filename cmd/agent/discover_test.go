@@ -48,17 +48,20 @@ func TestDiscoverCommand(t *testing.T) {
 		code int
 		want []string
 	}{
-		"unproven": {[]string{"--root", part}, exitUnproven, []string{"no error found, but not proven healthy: 4 x MI300X", "--expected-gpus"}},
-		"healthy":  {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)", "Link Type between two GPUs", "XGMI         XGMI", "8 devices: 8 Active", "Verdict: SIMULATED: healthy"}},
-		"problem":  {[]string{"--root", bad}, exitProblems, []string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
-		"yaml":     {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
-		"no root":  {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
-		"format":   {[]string{"--root", good, "-o", "xml"}, 2, []string{"use table, json or yaml"}},
-		"surplus":  {[]string{"extra"}, 2, []string{"is no flag"}},
-		"flag":     {[]string{"--rot", good}, 2, []string{"unknown flag"}},
-		"number":   {[]string{"--root", good, "--expected-gpus", "-1"}, 2, []string{"--expected-gpus -1"}},
-		"time":     {[]string{"--root", good, "--read-deadline", "0s"}, 2, []string{"--read-deadline 0s"}},
-		"no GPU":   {[]string{"--root", t.TempDir()}, exitProblems, []string{"NOT HEALTHY", "nodetree --dir DIR"}},
+		"unproven": {[]string{"--root", part}, exitUnproven,
+			[]string{"no error found, but not proven healthy: 4 x MI300X", "--expected-gpus"}},
+		"healthy": {[]string{"--root", good}, 0, []string{"SIMULATED", "8 x MI300X (gfx942)",
+			"Link Type between two GPUs", "XGMI         XGMI", "8 devices: 8 Active", "Verdict: SIMULATED: healthy"}},
+		"problem": {[]string{"--root", bad}, exitProblems,
+			[]string{"PCIE", "Error   PCIeInsteadOfXGMI", "NOT HEALTHY (1 error)"}},
+		"yaml":    {[]string{"--root", good, "-o", "yaml"}, 0, []string{"origin: Simulated", "model: MI300X"}},
+		"no root": {[]string{"--root", filepath.Join(good, "none")}, 1, []string{"--root"}},
+		"format":  {[]string{"--root", good, "-o", "xml"}, 2, []string{"use table, json or yaml"}},
+		"surplus": {[]string{"extra"}, 2, []string{"is no flag"}},
+		"flag":    {[]string{"--rot", good}, 2, []string{"unknown flag"}},
+		"number":  {[]string{"--root", good, "--expected-gpus", "-1"}, 2, []string{"--expected-gpus -1"}},
+		"time":    {[]string{"--root", good, "--read-deadline", "0s"}, 2, []string{"--read-deadline 0s"}},
+		"no GPU":  {[]string{"--root", t.TempDir()}, exitProblems, []string{"NOT HEALTHY", "nodetree --dir DIR"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -96,7 +99,8 @@ func TestInstallFile(t *testing.T) {
 	if err := os.WriteFile(source, []byte("binary"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := installFile(source, target); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "mount a writable volume") {
+	if err := installFile(source, target); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "mount a writable volume") {
 		t.Errorf("without the directory: %v", err)
 	}
 	if err := os.Mkdir(filepath.Dir(target), 0o755); err != nil {
@@ -124,7 +128,8 @@ func TestMonitorFlags(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*monitorFlags){
-		"no node": func(f *monitorFlags) { f.node = "" }, "no interval": func(f *monitorFlags) { f.intervalSeconds = 0 },
+		"no node":     func(f *monitorFlags) { f.node = "" },
+		"no interval": func(f *monitorFlags) { f.intervalSeconds = 0 },
 		"no validity": func(f *monitorFlags) { f.validSeconds = 0 },
 	} {
 		f := good

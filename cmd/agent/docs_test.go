@@ -11,7 +11,8 @@ import (
 // TestPagesCommandsParse: each agent line that a page tells its readers to type has a subcommand and flags that there
 // are.
 func TestPagesCommandsParse(t *testing.T) {
-	lines := slices.Concat(testenv.Commands(t, "agent"), testenv.Commands(t, "bin/agent"), testenv.Commands(t, "go run ./cmd/agent"))
+	lines := slices.Concat(testenv.Commands(t, "agent"), testenv.Commands(t, "bin/agent"),
+		testenv.Commands(t, "go run ./cmd/agent"))
 	for _, c := range lines {
 		if err := parse(c.Words); err != nil {
 			t.Errorf("%s: agent %q: %v", c.Page, c.Words, err)
@@ -20,7 +21,8 @@ func TestPagesCommandsParse(t *testing.T) {
 	if len(lines) < 40 {
 		t.Errorf("found only %d lines", len(lines))
 	}
-	for _, wrong := range [][]string{{"discover", "--rot", "/"}, {"explane"}, {"explain", "--ranks", "many"}, {"discover", "/"}} {
+	for _, wrong := range [][]string{{"discover", "--rot", "/"}, {"explane"}, {"explain", "--ranks", "many"},
+		{"discover", "/"}} {
 		if parse(wrong) == nil {
 			t.Errorf("%q parses", wrong)
 		}
@@ -37,7 +39,8 @@ func parse(words []string) error {
 		return err
 	}
 	command.InitDefaultHelpFlag()
-	if flag, ok := strings.CutPrefix(words[len(words)-1], "--"); ok && len(words) == 2 && command.Flags().Lookup(flag) != nil {
+	if flag, ok := strings.CutPrefix(words[len(words)-1], "--"); ok && len(words) == 2 &&
+		command.Flags().Lookup(flag) != nil {
 		return nil
 	}
 	rest = slices.Clone(rest)

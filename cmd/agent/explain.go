@@ -61,18 +61,26 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&typed.flavor, "flavor", string(rcclx.FlavorRCCLXDev), "library flavor: rccl, rccl-dda, rcclx-dev, rcclx-stable or nccl")
-	flags.StringVar(&typed.collective, "collective", string(rcclx.AllReduce), "AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce or SendRecv")
-	flags.StringVar(&typed.datatype, "datatype", string(rcclx.BFloat16), "fp64, fp32, fp16, bf16, fp8_e4m3, fp8_e5m2, int32 or int8")
+	flags.StringVar(&typed.flavor, "flavor", string(rcclx.FlavorRCCLXDev),
+		"library flavor: rccl, rccl-dda, rcclx-dev, rcclx-stable or nccl")
+	flags.StringVar(&typed.collective, "collective", string(rcclx.AllReduce),
+		"AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllv, Broadcast, Reduce or SendRecv")
+	flags.StringVar(&typed.datatype, "datatype", string(rcclx.BFloat16),
+		"fp64, fp32, fp16, bf16, fp8_e4m3, fp8_e5m2, int32 or int8")
 	flags.StringVar(&typed.op, "op", "Sum", "reduction: Sum, Prod, Max, Min or Avg")
 	flags.IntVar(&typed.ranks, "ranks", 8, "ranks of the communicator")
 	flags.IntVar(&typed.nodes, "nodes", 1, "nodes that the communicator reaches over")
-	flags.StringVar(&typed.gfx, "gfx", "", "architecture of the GPUs, as in gfx942 (MI300X) or gfx950 (MI350X); some limits depend on it")
+	flags.StringVar(&typed.gfx, "gfx", "",
+		"architecture of the GPUs, as in gfx942 (MI300X) or gfx950 (MI350X); some limits depend on it")
 	flags.StringVar(&typed.dda, "dda", string(rcclx.ModePreferred), "spec.dda.mode: Disabled, Preferred or Required")
-	flags.StringVar(&typed.ddaFlatMax, "dda-flat-max", "", "spec.dda.allReduceFlatMaxBytes, as in 64K; empty for the library's own")
-	flags.StringVar(&typed.ddaTreeMax, "dda-tree-max", "", "spec.dda.allReduceTreeMaxBytes, as in 64M; empty for the library's own")
-	flags.StringVar(&typed.lowPrecision, "low-precision", string(rcclx.ModeDisabled), "spec.lowPrecision.mode: Disabled, Preferred or Required")
-	flags.StringSliceVar(&typed.lowPrecisionCollectives, "low-precision-collectives", nil, "spec.lowPrecision.collectives; none means all four")
+	flags.StringVar(&typed.ddaFlatMax, "dda-flat-max", "",
+		"spec.dda.allReduceFlatMaxBytes, as in 64K; empty for the library's own")
+	flags.StringVar(&typed.ddaTreeMax, "dda-tree-max", "",
+		"spec.dda.allReduceTreeMaxBytes, as in 64M; empty for the library's own")
+	flags.StringVar(&typed.lowPrecision, "low-precision", string(rcclx.ModeDisabled),
+		"spec.lowPrecision.mode: Disabled, Preferred or Required")
+	flags.StringSliceVar(&typed.lowPrecisionCollectives, "low-precision-collectives", nil,
+		"spec.lowPrecision.collectives; none means all four")
 	flags.StringArrayVar(&typed.env, "env", nil, "a variable of your own, NAME=VALUE; may be given more than once")
 	flags.StringVarP(&typed.output, "output", "o", "table", "table or json")
 	return command
@@ -95,11 +103,15 @@ func (x explainFlags) explain() (explanation, error) {
 	if err != nil {
 		return explanation{}, err
 	}
-	scope := rcclx.Scope{Ranks: call.Ranks, Nodes: call.Nodes, GFX: call.GFX, Collectives: []rcclx.Collective{call.Collective}, Datatypes: []rcclx.Datatype{call.Datatype}}
-	answer := explanation{Flavor: f, Call: call, Asked: settings, Ranges: ranges, Settings: rcclx.Effectives(f, settings, scope),
-		Variables: rcclx.SettingVariables(f, settings), Environment: rcclx.JobEnvironment(f, settings), Remarks: rcclx.Remarks(f)}
+	scope := rcclx.Scope{Ranks: call.Ranks, Nodes: call.Nodes, GFX: call.GFX,
+		Collectives: []rcclx.Collective{call.Collective}, Datatypes: []rcclx.Datatype{call.Datatype}}
+	answer := explanation{Flavor: f, Call: call, Asked: settings, Ranges: ranges,
+		Settings: rcclx.Effectives(f, settings, scope), Variables: rcclx.SettingVariables(f, settings),
+		Environment: rcclx.JobEnvironment(f, settings), Remarks: rcclx.Remarks(f)}
 	if since := rcclx.DatatypeSince(f, call.Datatype); since > 0 {
-		answer.Remarks = append(answer.Remarks, fmt.Sprintf("Remark: library flavor %s has %s elements from version %s.", f, call.Datatype, rcclx.VersionString(since)))
+		answer.Remarks = append(answer.Remarks,
+			fmt.Sprintf("Remark: library flavor %s has %s elements from version %s.",
+				f, call.Datatype, rcclx.VersionString(since)))
 	}
 	return answer, nil
 }
@@ -123,7 +135,8 @@ func (x explainFlags) call() (rcclx.Call, error) {
 	}
 	gfx := strings.ToLower(x.gfx)
 	if gfx != "" && !gfxName.MatchString(gfx) {
-		return rcclx.Call{}, fmt.Errorf("--gfx %q is no architecture: give it as agent discover shows it, as in gfx942 (MI300X) or gfx950 (MI350X)", x.gfx)
+		return rcclx.Call{}, fmt.Errorf("--gfx %q is no architecture: give it as agent discover shows it, "+
+			"as in gfx942 (MI300X) or gfx950 (MI350X)", x.gfx)
 	}
 	return rcclx.Call{Collective: c, Datatype: d, Op: ops[i], Ranks: x.ranks, Nodes: x.nodes, GFX: gfx}, nil
 }
@@ -146,7 +159,8 @@ func (x explainFlags) settings() (rcclx.Settings, error) {
 	for _, name := range x.lowPrecisionCollectives {
 		c, err := rcclx.ParseCollective(name)
 		if err != nil || !slices.Contains(rcclx.Collectives(), c) {
-			return s, fmt.Errorf("--low-precision-collectives %q is not one that FP8 has: use AllReduce, AllGather, ReduceScatter or AllToAll", name)
+			return s, fmt.Errorf("--low-precision-collectives %q is not one that FP8 has: use AllReduce, AllGather, "+
+				"ReduceScatter or AllToAll", name)
 		}
 		s.LowPrecision.Collectives = append(s.LowPrecision.Collectives, c)
 	}

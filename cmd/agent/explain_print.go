@@ -57,7 +57,8 @@ func (e explanation) printHead(p *page) {
 	if e.Call.GFX != "" {
 		gpu = " of " + e.Call.GFX
 	}
-	p.line("%s%s of %s, %s on %s%s, library flavor %s", e.Call.Collective, op, e.Call.Datatype, count(e.Call.Ranks, "rank"), count(e.Call.Nodes, "node"), gpu, e.Flavor)
+	p.line("%s%s of %s, %s on %s%s, library flavor %s",
+		e.Call.Collective, op, e.Call.Datatype, count(e.Call.Ranks, "rank"), count(e.Call.Nodes, "node"), gpu, e.Flavor)
 	asked := []string{"dda.mode " + string(e.Asked.DDA.Mode)}
 	if limit := e.Asked.DDA.AllReduceFlatMaxBytes; limit != nil {
 		asked = append(asked, fmt.Sprintf("dda.allReduceFlatMaxBytes %d", *limit))
@@ -96,7 +97,8 @@ func (e explanation) printRanges(p *page) {
 	for _, hint := range e.hints() {
 		p.line("%s", hint)
 	}
-	p.line("\nWhy, and why not another way. What a library has of these is tried in this order: FP8, DDA, direct; the rest goes by ring or tree, or by sends and receives.")
+	p.line("\nWhy, and why not another way. What a library has of these is tried in this order: FP8, DDA, direct; " +
+		"the rest goes by ring or tree, or by sends and receives.")
 	var sources footnotes
 	for _, r := range e.Ranges {
 		p.line("%s (%s): %s%s", humanRange(r), byteRange(r)+" bytes", r.Path, sources.mark(r.Source))
@@ -136,11 +138,14 @@ func (e explanation) hints() []string {
 			sizes = append(sizes, humanRange(r))
 		}
 		if len(sizes) > 0 {
-			hints = append(hints, fmt.Sprintf("%s is off, and would take these sizes: %s. To switch it on: %s.", way.name, strings.Join(sizes, ", "), way.advice))
+			hints = append(hints, fmt.Sprintf("%s is off, and would take these sizes: %s. To switch it on: %s.",
+				way.name, strings.Join(sizes, ", "), way.advice))
 		}
 	}
-	if e.Call.GFX == "" && slices.ContainsFunc(e.Ranges, func(r rcclx.Range) bool { return r.Path == rcclx.PathStandard }) {
-		hints = append(hints, "Standard may depend on the GPU: name it, as in --gfx gfx942 (MI300X, MI325X) or --gfx gfx950 (MI350X, MI355X).")
+	if e.Call.GFX == "" &&
+		slices.ContainsFunc(e.Ranges, func(r rcclx.Range) bool { return r.Path == rcclx.PathStandard }) {
+		hints = append(hints, "Standard may depend on the GPU: name it, as in --gfx gfx942 (MI300X, MI325X) or --gfx "+
+			"gfx950 (MI350X, MI355X).")
 	}
 	return hints
 }

@@ -39,7 +39,8 @@ func TestExplainTable(t *testing.T) {
 		"note: only sizes that split into 8 parts that are multiples of 16 bytes",
 		"[2] torchcomms comms/common/algorithms/all_reduce/AllReduceAlgoManager.cu\n",
 		"dda.AllReduce=Preferred: Partial, AboveThreshold, up to 29 MiB (30408704 bytes)\n",
-		"RCCL_DDA_NRANKS=8                           dda.mode                   8         torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h:12\n",
+		"RCCL_DDA_NRANKS=8                           dda.mode                   8         torchcomms " +
+			"comms/rcclx/develop/meta/algorithms/AlgoInit.h:12\n",
 		"RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES not set  dda.allReduceFlatMaxBytes  204800    ",
 		"Remark: library flavor rcclx-dev never reads RCCL_DDA_ENABLE, which published guides name",
 	} {
@@ -54,24 +55,40 @@ func TestExplainOthers(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"--env", "RCCL_DDA_ENABLE=1", "--env", "NCCL_DEBUG=INFO"}, []string{"env.RCCL_DDA_ENABLE=1: NotInEffect, UnknownVariable\n", "never reads RCCL_DDA_ENABLE",
-			"RCCL_DDA_ENABLE=1                           yours, never read", "NCCL_DEBUG=INFO                             yours (--env)"}},
-		{[]string{"--flavor", "rccl-dda", "--env", "RCCL_DDA_ENABLE=0"}, []string{"env.RCCL_DDA_ENABLE=0: NotInEffect, NotApplied\n", "RCCL_DDA_ENABLE=1", "Unknown: not known"}},
-		{[]string{"--flavor", "rccl-dda", "--dda-tree-max", "64M"}, []string{"dda.allReduceTreeMaxBytes 67108864", "up to 64 MiB", "DDA: DDA", "RCCL_DDA_THRESHOLD=67108864"}},
-		{[]string{"--flavor", "rccl-dda", "--gfx", "gfx90a", "--dda-tree-max", "64M"}, []string{"2 B and up    from 2  RingTree", "not DDA (NotBuilt): DDA is for gfx942 and gfx950, not gfx90a",
-			"dda.AllReduce=Preferred: NotInEffect, NotBuilt"}},
-		{[]string{"--gfx", "gfx90a", "--low-precision", "preferred"}, []string{"LowPrecision: FP8 E4M3 transport", "note: danger: FP8's kernels are machine code for gfx942 and gfx950"}},
-		{[]string{"--dda", "disabled"}, []string{"DDA is off, and would take these sizes: 16 B to 29 MiB. To switch it on: here --dda Preferred"}},
-		{[]string{"--low-precision", "required"}, []string{"from 16777216       LowPrecision: FP8 E4M3 transport", "under 16 MiB (to 16777215 bytes)", "note: danger: with a count that is no multiple of 1024 elements"}},
-		{[]string{"--low-precision", "Preferred", "--low-precision-collectives", "all_gather"}, []string{"lowPrecision.collectives [AllGather]", "RCCL_LOW_PRECISION_ENABLE_ALLGATHER=1"}},
+		{[]string{"--env", "RCCL_DDA_ENABLE=1", "--env", "NCCL_DEBUG=INFO"},
+			[]string{"env.RCCL_DDA_ENABLE=1: NotInEffect, UnknownVariable\n", "never reads RCCL_DDA_ENABLE",
+				"RCCL_DDA_ENABLE=1                           yours, never read",
+				"NCCL_DEBUG=INFO                             yours (--env)"}},
+		{[]string{"--flavor", "rccl-dda", "--env", "RCCL_DDA_ENABLE=0"},
+			[]string{"env.RCCL_DDA_ENABLE=0: NotInEffect, NotApplied\n", "RCCL_DDA_ENABLE=1", "Unknown: not known"}},
+		{[]string{"--flavor", "rccl-dda", "--dda-tree-max", "64M"},
+			[]string{"dda.allReduceTreeMaxBytes 67108864", "up to 64 MiB", "DDA: DDA", "RCCL_DDA_THRESHOLD=67108864"}},
+		{[]string{"--flavor", "rccl-dda", "--gfx", "gfx90a", "--dda-tree-max", "64M"},
+			[]string{"2 B and up    from 2  RingTree", "not DDA (NotBuilt): DDA is for gfx942 and gfx950, not gfx90a",
+				"dda.AllReduce=Preferred: NotInEffect, NotBuilt"}},
+		{[]string{"--gfx", "gfx90a", "--low-precision", "preferred"}, []string{"LowPrecision: FP8 E4M3 transport",
+			"note: danger: FP8's kernels are machine code for gfx942 and gfx950"}},
+		{[]string{"--dda", "disabled"},
+			[]string{"DDA is off, and would take these sizes: 16 B to 29 MiB. To switch it on: here --dda Preferred"}},
+		{[]string{"--low-precision", "required"}, []string{"from 16777216       LowPrecision: FP8 E4M3 transport",
+			"under 16 MiB (to 16777215 bytes)", "note: danger: with a count that is no multiple of 1024 elements"}},
+		{[]string{"--low-precision", "Preferred", "--low-precision-collectives", "all_gather"},
+			[]string{"lowPrecision.collectives [AllGather]", "RCCL_LOW_PRECISION_ENABLE_ALLGATHER=1"}},
 		{[]string{"--dda-flat-max", "64K"}, []string{"16 B to 64 KiB", "RCCL_DDA_ALL_REDUCE_FLAT_MAX_BYTES=65536"}},
-		{[]string{"--collective", "all_gather"}, []string{"Direct: direct, to all peers at once", "Standard: direct, ring or tree", "--gfx gfx942 (MI300X, MI325X)"}},
-		{[]string{"--collective", "all_gather", "--gfx", "GFX950"}, []string{"8 ranks on 1 node of gfx950", "16 B to 8 MiB  ", "over direct AllGather's limit of 8388608 bytes (8 MiB) on gfx950"}},
-		{[]string{"--collective", "sendrecv", "--datatype", "fp8_e4m3", "--flavor", "nccl", "--ranks", "1"}, []string{"1 rank on 1 node", "SendRecv: sends and receives",
-			"has Float8E4M3 elements from version 2.24.0", "NCCL_NVLS_ENABLE=0"}},
-		{[]string{"--collective", "broadcast"}, []string{"dda.Broadcast=Preferred: NotInEffect, NotBuilt", "not LowPrecision (NotBuilt): FP8 has no Broadcast"}},
-		{[]string{"--ranks", "4"}, []string{"not DDA (RankCount): DDA needs exactly 8 ranks; this communicator has 4 [2]", "[2] torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h:38-57"}},
-		{[]string{"--op", "max"}, []string{"AllReduce (Max)", "not DDA (OpUnsupported): DDA takes the operation Sum, not Max"}},
+		{[]string{"--collective", "all_gather"}, []string{"Direct: direct, to all peers at once",
+			"Standard: direct, ring or tree", "--gfx gfx942 (MI300X, MI325X)"}},
+		{[]string{"--collective", "all_gather", "--gfx", "GFX950"}, []string{"8 ranks on 1 node of gfx950",
+			"16 B to 8 MiB  ", "over direct AllGather's limit of 8388608 bytes (8 MiB) on gfx950"}},
+		{[]string{"--collective", "sendrecv", "--datatype", "fp8_e4m3", "--flavor", "nccl", "--ranks", "1"},
+			[]string{"1 rank on 1 node", "SendRecv: sends and receives",
+				"has Float8E4M3 elements from version 2.24.0", "NCCL_NVLS_ENABLE=0"}},
+		{[]string{"--collective", "broadcast"}, []string{"dda.Broadcast=Preferred: NotInEffect, NotBuilt",
+			"not LowPrecision (NotBuilt): FP8 has no Broadcast"}},
+		{[]string{"--ranks", "4"},
+			[]string{"not DDA (RankCount): DDA needs exactly 8 ranks; this communicator has 4 [2]",
+				"[2] torchcomms comms/rcclx/develop/meta/algorithms/AlgoInit.h:38-57"}},
+		{[]string{"--op", "max"},
+			[]string{"AllReduce (Max)", "not DDA (OpUnsupported): DDA takes the operation Sum, not Max"}},
 	} {
 		out, err := runExplain(tt.args...)
 		if err != nil {
@@ -87,7 +104,8 @@ func TestExplainOthers(t *testing.T) {
 }
 
 func TestExplainJSON(t *testing.T) {
-	out, err := runExplain("--low-precision", "Required", "--low-precision-collectives", "AllGather", "--collective", "AllGather", "-o", "json")
+	out, err := runExplain("--low-precision", "Required", "--low-precision-collectives", "AllGather",
+		"--collective", "AllGather", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +113,8 @@ func TestExplainJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(answer.Ranges); n != 2 || answer.Ranges[0].Path != "P2PAllGather" || answer.Ranges[1].Path != "LowPrecision" || answer.Ranges[1].MinBytes != 16<<20 {
+	if n := len(answer.Ranges); n != 2 || answer.Ranges[0].Path != "P2PAllGather" ||
+		answer.Ranges[1].Path != "LowPrecision" || answer.Ranges[1].MinBytes != 16<<20 {
 		t.Errorf("ranges: %+v", answer.Ranges)
 	}
 	values := map[string]string{}
@@ -113,10 +132,11 @@ func TestExplainJSON(t *testing.T) {
 }
 
 func TestExplainRejects(t *testing.T) {
-	for _, args := range [][]string{{"--flavor", "rocm"}, {"--collective", "Gather"}, {"--datatype", "Int7"}, {"--ranks", "0"}, {"--dda", "on"},
-		{"--low-precision", "1"}, {"--env", "NAME"}, {"-o", "yaml"}, {"extra"}, {"--low-precision-collectives", "Gather"}, {"--low-precision-collectives", "Broadcast"},
-		{"--op", "Xor"}, {"--dda-flat-max", "64KB"}, {"--dda-tree-max", "x"}, {"--nodes", "9"},
-		{"--gfx", "foo"}, {"--gfx", "MI300X"}, {"--gfx", "gfx"}, {"--gfx", "gfx942:sramecc+"}, {"--rank", "8"}, {"--ranks", "many"}} {
+	for _, args := range [][]string{{"--flavor", "rocm"}, {"--collective", "Gather"}, {"--datatype", "Int7"},
+		{"--ranks", "0"}, {"--dda", "on"}, {"--low-precision", "1"}, {"--env", "NAME"}, {"-o", "yaml"},
+		{"extra"}, {"--low-precision-collectives", "Gather"}, {"--low-precision-collectives", "Broadcast"},
+		{"--op", "Xor"}, {"--dda-flat-max", "64KB"}, {"--dda-tree-max", "x"}, {"--nodes", "9"}, {"--gfx", "foo"},
+		{"--gfx", "MI300X"}, {"--gfx", "gfx"}, {"--gfx", "gfx942:sramecc+"}, {"--rank", "8"}, {"--ranks", "many"}} {
 		if out, err := runExplain(args...); err == nil || exitCode(err) != 2 {
 			t.Errorf("explain %v: %v, expected exit code 2:\n%s", args, err, out)
 		}
@@ -149,7 +169,8 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 }
 
 func TestExplainReportsAWriteError(t *testing.T) {
-	answer, err := explainFlags{flavor: "rcclx-dev", collective: "AllReduce", datatype: "bf16", op: "Sum", dda: "Preferred", lowPrecision: "Disabled", ranks: 8, nodes: 1}.explain()
+	answer, err := explainFlags{flavor: "rcclx-dev", collective: "AllReduce", datatype: "bf16", op: "Sum",
+		dda: "Preferred", lowPrecision: "Disabled", ranks: 8, nodes: 1}.explain()
 	if err != nil {
 		t.Fatal(err)
 	}

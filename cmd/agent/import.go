@@ -26,10 +26,13 @@ func newImportCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "import FILE...",
 		Short: "Read the output of rccl-tests or nccl-tests, text or JSON, into agent bench's form",
-		Long: "Reads what rccl-tests and nccl-tests print, their files (rccl-tests -Z json and -Z csv, -J of both), and what agent bench\n" +
-			"wrote as JSON; - is standard input. Prefixes of launchers and logs are removed, logs between the lines are skipped. What is\n" +
+		Long: "Reads what rccl-tests and nccl-tests print, their files (rccl-tests -Z json and -Z csv, -J of both), " +
+			"and what agent bench\n" +
+			"wrote as JSON; - is standard input. Prefixes of launchers and logs are removed, logs between the lines " +
+			"are skipped. What is\n" +
 			"left out, and why, is said in warnings.\n" +
-			"Exits with 0 where every run is whole and has no wrong element, with 1 where not, where the program itself counts a value out\n" +
+			"Exits with 0 where every run is whole and has no wrong element, with 1 where not, where the program " +
+			"itself counts a value out\n" +
 			"of bounds or fails its bandwidth check, or where a file has no run, with 2 for wrong usage.",
 		Example: `  agent import all_reduce.txt
   mpirun -np 8 all_reduce_perf -b 8 -e 1G -f 2 | agent import - -o csv
@@ -55,19 +58,22 @@ func newImportCommand() *cobra.Command {
 			if err := p.parse(output, statistic); err != nil {
 				return usageError(err)
 			}
-			return importFiles(command.Context(), args, o, p, command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr())
+			return importFiles(command.Context(), args, o, p, command.InOrStdin(), command.OutOrStdout(),
+				command.ErrOrStderr())
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&from, "from", string(perftests.Auto), "format of the files: auto, text, json or csv")
-	flags.StringVar(&collective, "collective", "", "collective of text that does not name its program, as older rccl-tests do not")
+	flags.StringVar(&collective, "collective", "",
+		"collective of text that does not name its program, as older rccl-tests do not")
 	addReportFlags(command, &output, &statistic)
 	return command
 }
 
 func addReportFlags(command *cobra.Command, output, statistic *string) {
 	command.Flags().StringVarP(output, "output", "o", "table", "table, json or csv")
-	command.Flags().StringVar(statistic, "statistic", string(results.Median), "latency that the table's time and bandwidths are of: median, min, max, p95 or mean")
+	command.Flags().StringVar(statistic, "statistic", string(results.Median),
+		"latency that the table's time and bandwidths are of: median, min, max, p95 or mean")
 }
 
 // reportPrinter prints reports in the form asked for.
@@ -118,7 +124,8 @@ func (p reportPrinter) unsaid(r results.Report) []string {
 
 // importFiles reads all files, prints what they hold, and then fails where one holds nothing or a run is not good. When
 // ctx ends, what was read until then is printed, and the rest is not waited for.
-func importFiles(ctx context.Context, names []string, o perftests.Options, p reportPrinter, stdin io.Reader, stdout, stderr io.Writer) error {
+func importFiles(ctx context.Context, names []string, o perftests.Options, p reportPrinter, stdin io.Reader,
+	stdout, stderr io.Writer) error {
 	reports := []results.Report{}
 	var bad []string
 	for _, name := range names {
@@ -184,7 +191,8 @@ func notGood(r results.Report) string {
 		of++
 	}
 	for _, x := range r.Results {
-		add(x.Unexplained(), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s %d B", x.Variant, x.Collective, x.Datatype, x.Op, x.Placement, x.SizeBytes)), " "))
+		add(x.Unexplained(), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s %d B",
+			x.Variant, x.Collective, x.Datatype, x.Op, x.Placement, x.SizeBytes)), " "))
 	}
 	for _, x := range r.Pairs {
 		add(x.WrongElements, fmt.Sprintf("send and receive between ranks %d and %d", x.RankA, x.RankB))
@@ -192,7 +200,8 @@ func notGood(r results.Report) string {
 	if of == 0 {
 		return ""
 	}
-	return fmt.Sprintf("wrong data: %s in %s, expected none; the first is %s", plural(wrong, "element"), plural(of, "result"), first)
+	return fmt.Sprintf("wrong data: %s in %s, expected none; the first is %s",
+		plural(wrong, "element"), plural(of, "result"), first)
 }
 
 func importFile(ctx context.Context, name string, o perftests.Options, stdin io.Reader) ([]results.Report, error) {

@@ -64,7 +64,8 @@ func TestImportInterrupted(t *testing.T) {
 	}
 	interrupt()
 	err = <-done
-	if code := exitCode(err); code != 1 || !strings.Contains(err.Error(), "standard input: interrupted") || strings.Contains(err.Error(), "never-opened") {
+	if code := exitCode(err); code != 1 || !strings.Contains(err.Error(), "standard input: interrupted") ||
+		strings.Contains(err.Error(), "never-opened") {
 		t.Errorf("exit %d: %v", code, err)
 	}
 	if !strings.Contains(out.String(), "3269.99") {
@@ -113,14 +114,16 @@ func TestImport(t *testing.T) {
 	if code != 0 || errs != "" {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	for _, want := range []string{"# nccl-tests " + text, "AllReduce BFloat16 Sum OutOfPlace", "AllGather BFloat16 InPlace", "3269.99", "328.362", "2 results left out: an empty call"} {
+	for _, want := range []string{"# nccl-tests " + text, "AllReduce BFloat16 Sum OutOfPlace",
+		"AllGather BFloat16 InPlace", "3269.99", "328.362", "2 results left out: an empty call"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
 	}
 	code, out, errs = runCommand(t, "", "import", text, js, "-o", "json")
 	var reports []results.Report
-	if err := json.Unmarshal([]byte(out), &reports); err != nil || code != 0 || len(reports) != 2 || len(reports[0].Results) != 20 {
+	if err := json.Unmarshal([]byte(out), &reports); err != nil || code != 0 || len(reports) != 2 ||
+		len(reports[0].Results) != 20 {
 		t.Errorf("exit %d, %v, %s:\n%s", code, err, errs, out)
 	}
 	code, out, errs = runCommand(t, "", "import", text, js, "-o", "csv")
@@ -132,7 +135,8 @@ func TestImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ = runCommand(t, string(data), "import", "-"); code != 0 || !strings.Contains(out, "standard input") {
+	if code, out, _ = runCommand(t, string(data), "import", "-"); code != 0 ||
+		!strings.Contains(out, "standard input") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 }
@@ -152,11 +156,13 @@ func TestImportFails(t *testing.T) {
 		want  string
 		rows  bool
 	}{
-		"cut off":            {cut, nil, 1, "ends after 10 rows", true},
-		"wrong data":         {wrong, nil, 1, "wrong data: 7 elements in 1 result", true},
-		"empty":              {"", nil, 1, "standard input: is empty", false},
-		"own CSV":            {"simulated,source,input\ntrue,agent bench,\n", nil, 1, "is the CSV of agent bench, which cannot be read again: write it with -o json", false},
-		"own table":          {"# agent bench 2026-11-28T03:30:00Z, 8 ranks on a\n#   size(B)     count      type  redop\n   8192  4096  BFloat16 Sum\n", nil, 1, "is the table of agent bench", false},
+		"cut off":    {cut, nil, 1, "ends after 10 rows", true},
+		"wrong data": {wrong, nil, 1, "wrong data: 7 elements in 1 result", true},
+		"empty":      {"", nil, 1, "standard input: is empty", false},
+		"own CSV": {"simulated,source,input\ntrue,agent bench,\n", nil, 1,
+			"is the CSV of agent bench, which cannot be read again: write it with -o json", false},
+		"own table": {"# agent bench 2026-11-28T03:30:00Z, 8 ranks on a\n#   size(B)     count      type  " +
+			"redop\n   8192  4096  BFloat16 Sum\n", nil, 1, "is the table of agent bench", false},
 		"nothing":            {"hello\n", nil, 1, "found no output of rccl-tests", false},
 		"not JSON":           {whole, []string{"--from", "json"}, 1, "is not JSON", false},
 		"unknown form":       {whole, []string{"--from", "xml"}, 2, "auto, text, json or csv", false},
@@ -176,7 +182,8 @@ func TestImportFails(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	// One bad file does not hide the others.
-	code, out, errs := runCommand(t, "", "import", filepath.Join(t.TempDir(), "none"), sampleOf("nccl-tests-2.19.6-alltoall.txt"))
+	code, out, errs := runCommand(t, "", "import", filepath.Join(t.TempDir(), "none"),
+		sampleOf("nccl-tests-2.19.6-alltoall.txt"))
 	if code != 1 || !strings.Contains(out, "AllToAll") || !strings.Contains(errs, "no such file") {
 		t.Errorf("exit %d: %s\n%s", code, errs, out)
 	}
@@ -189,9 +196,10 @@ func TestImportUnsaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	evil := strings.Replace(string(data), `"message": "node a:`, `"message": "\u001b[2Jnode a:\n`, 1)
-	code, _, errs := runCommand(t, strings.Replace(evil, "NUMABalancing:", "\\u001b[2JNUMA:", 1), "import", "-", "-o", "csv")
-	if code != 1 || strings.ContainsRune(errs, 0x1b) || !strings.Contains(errs, "pairs are not in CSV: use -o json") || !strings.Contains(errs, "?[2JNUMA: kernel") ||
-		!strings.Contains(errs, "?[2Jnode a: rank 1 missed") {
+	code, _, errs := runCommand(t, strings.Replace(evil, "NUMABalancing:", "\\u001b[2JNUMA:", 1),
+		"import", "-", "-o", "csv")
+	if code != 1 || strings.ContainsRune(errs, 0x1b) || !strings.Contains(errs, "pairs are not in CSV: use -o json") ||
+		!strings.Contains(errs, "?[2JNUMA: kernel") || !strings.Contains(errs, "?[2Jnode a: rank 1 missed") {
 		t.Errorf("exit %d: %q", code, errs)
 	}
 	if _, _, errs = runCommand(t, string(data), "import", "-"); strings.Contains(errs, "pairs are not") {
@@ -206,7 +214,8 @@ func TestImportFailsByTheProgramsCounter(t *testing.T) {
 		if code != 1 || !strings.Contains(errs, "the program counts values out of bounds: 2 FAILED") {
 			t.Errorf("%s: exit %d: %s", form, code, errs)
 		}
-		if form == "json" && (!strings.Contains(out, `"version": "develop:1a2b3c4"`) || !strings.Contains(out, "2 FAILED")) {
+		if form == "json" &&
+			(!strings.Contains(out, `"version": "develop:1a2b3c4"`) || !strings.Contains(out, "2 FAILED")) {
 			t.Errorf("JSON without format or failure:\n%s", out)
 		}
 	}

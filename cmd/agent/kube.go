@@ -30,7 +30,8 @@ func newClient() (client.WithWatch, error) {
 		return nil, fmt.Errorf("find the API server: %w: set KUBECONFIG, or run in a pod with a service account", err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{api.AddToScheme, corev1.AddToScheme, authenticationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{api.AddToScheme, corev1.AddToScheme,
+		authenticationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

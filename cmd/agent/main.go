@@ -79,6 +79,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(), newExplainCommand(), newBenchCommand(), newImportCommand())
+	root.AddCommand(newDiscoverCommand(), newMonitorCommand(), newInstallCommand(), newRunCommand(),
+		newExplainCommand(), newBenchCommand(), newImportCommand())
 	return root
 }

@@ -38,12 +38,12 @@ func newMonitorCommand() *cobra.Command {
 		Use:   "monitor",
 		Short: "Report a node's GPU facts to its CommNode, when they change and before they grow old",
 		Long: `Scan the host at each interval and write status.facts of the node's CommNode: when something changed, and again at
-half of the time that a report holds. It opens no device, and writes nothing else. It creates the CommNode where there is
-none, but for a node without AMD GPUs, and ends cleanly on SIGTERM.
+half of the time that a report holds. It opens no device, and writes nothing else. It creates the CommNode where there
+is none, but for a node without AMD GPUs, and ends cleanly on SIGTERM.
 
 The Kubernetes configuration comes from KUBECONFIG or the pod. With --health-port, /readyz and /healthz on $POD_IP (all
-addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs. With --metrics-port,
-/metrics answers over HTTPS those who may get that path by the API server's word.`,
+addresses where it is not set) answer 200 while a written report holds, and /livez while the loop runs. With
+--metrics-port, /metrics answers over HTTPS those who may get that path by the API server's word.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.simulated = os.Getenv("SIMROCM_ROOT") != ""
@@ -55,9 +55,12 @@ addresses where it is not set) answer 200 while a written report holds, and /liv
 	cmd.Flags().IntVar(&f.intervalSeconds, "interval", 30, "seconds between two looks at the node")
 	cmd.Flags().IntVar(&f.validSeconds, "valid", 600, "seconds that a report holds")
 	cmd.Flags().IntVar(&f.healthPort, "health-port", 0, "port of the health endpoint; 0 serves none")
-	cmd.Flags().IntVar(&f.metricsPort, "metrics-port", -1, "port of the metrics (HTTPS, with authentication and authorization); 0 serves none; default $METRICS_PORT, else none")
-	cmd.Flags().StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "folder of the metrics' certificate, with tls.crt and tls.key; empty makes one and signs it itself")
-	cmd.Flags().IntVar(&f.expectedGPUs, "expected-gpus", 0, "physical GPUs that the node should have; 0 takes the usual number of its model")
+	cmd.Flags().IntVar(&f.metricsPort, "metrics-port", -1, "port of the metrics (HTTPS, with authentication and "+
+		"authorization); 0 serves none; default $METRICS_PORT, else none")
+	cmd.Flags().StringVar(&f.metricsCertDir, "metrics-cert-dir", "",
+		"folder of the metrics' certificate, with tls.crt and tls.key; empty makes one and signs it itself")
+	cmd.Flags().IntVar(&f.expectedGPUs, "expected-gpus", 0,
+		"physical GPUs that the node should have; 0 takes the usual number of its model")
 	cmd.Flags().DurationVar(&f.readDeadline, "read-deadline", 2*time.Second, "longest time for one file of the host")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "json", "json or text")
 	return cmd
@@ -69,7 +72,8 @@ func (f *monitorFlags) check() error {
 	case f.node == "":
 		return errors.New("--node is empty: give the node's name")
 	case f.intervalSeconds < 1 || f.validSeconds < 2:
-		return fmt.Errorf("--interval is %d and --valid is %d: expected at least 1 and 2 seconds", f.intervalSeconds, f.validSeconds)
+		return fmt.Errorf("--interval is %d and --valid is %d: expected at least 1 and 2 seconds",
+			f.intervalSeconds, f.validSeconds)
 	}
 	return nil
 }
@@ -139,7 +143,8 @@ func runMonitor(ctx context.Context, f monitorFlags) error {
 			cancel() // without its probe the pod would be restarted anyway, and nobody would know why
 		}()
 	}
-	log.Info("monitor starts", "node", f.node, "interval", interval.String(), "valid", valid.String(), "simulated", f.simulated)
+	log.Info("monitor starts", "node", f.node, "interval", interval.String(), "valid", valid.String(),
+		"simulated", f.simulated)
 	err = monitor.New(watched).Run(ctx)
 	cancel()
 	return errors.Join(err, <-served, <-metricsServed)

@@ -21,7 +21,8 @@ func TestMetricsPort(t *testing.T) {
 	} {
 		got, err := metricsPortOf(tc.flag, tc.variable)
 		if got != tc.want && !tc.wantErr || (err != nil) != tc.wantErr {
-			t.Errorf("--metrics-port %d, $METRICS_PORT %q: %d, %v; want %d, error: %v", tc.flag, tc.variable, got, err, tc.want, tc.wantErr)
+			t.Errorf("--metrics-port %d, $METRICS_PORT %q: %d, %v; want %d, error: %v",
+				tc.flag, tc.variable, got, err, tc.want, tc.wantErr)
 		}
 	}
 }

@@ -57,7 +57,8 @@ func newRunCommand() *cobra.Command {
 		Long:  runLong,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)).With("group", f.group, "node", f.node, "run", f.runID)
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)).With("group", f.group,
+				"node", f.node, "run", f.runID)
 			work, err := f.work(log)
 			if err != nil {
 				return err
@@ -72,9 +73,11 @@ func newRunCommand() *cobra.Command {
 	flags.StringVar(&f.runID, "run-id", "", "the id of the run")
 	flags.DurationVar(&f.wait, "wait", 2*time.Minute, "how long to wait for the CommTask to ask for the stage")
 	flags.DurationVar(&f.grace, "report-grace", time.Minute,
-		"how long to go on trying to report, after the run's deadline in stage Node, after the session's end in stage Group")
+		"how long to go on trying to report, after the run's deadline in stage Node, after the session's "+
+			"end in stage Group")
 	// For trying machines without Kubernetes; not what a run pod uses.
-	flags.StringVar(&f.file, "session-file", "", "follow this file with commTask and commRun as JSON in place of the API server's, and write the status to the file with .status behind its name")
+	flags.StringVar(&f.file, "session-file", "", "follow this file with commTask and commRun as JSON in place of the "+
+		"API server's, and write the status to the file with .status behind its name")
 	flags.StringVar(&f.rankBinary, "rank-binary", "", "program of a rank; none means rank beside the agent")
 	for _, name := range []string{"session-file", "rank-binary"} {
 		_ = flags.MarkHidden(name) // it fails for flags that are not there
@@ -95,7 +98,8 @@ func (f *runFlags) work(log *slog.Logger) (stage, error) {
 	node := thisNode(f.node, &supervise.Supervisor{Launcher: launcher(f.rankBinary), Clock: clock.RealClock{}}, log)
 	config := executor.Config{RunID: f.runID, Wait: f.wait, ReportGrace: f.grace, InterruptedGrace: interruptedGrace}
 	if f.file != "" {
-		return ofGroup(node, config, executor.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID, Clock: clock.RealClock{}}), nil
+		return ofGroup(node, config, executor.FileLink{Path: f.file, StatusPath: f.file + ".status", RunID: f.runID,
+			Clock: clock.RealClock{}}), nil
 	}
 	name, err := commTaskOf(f.group, f.node)
 	if err != nil {
@@ -112,8 +116,8 @@ func (f *runFlags) work(log *slog.Logger) (stage, error) {
 	return ofNode(node, config, task), nil
 }
 
-// stage carries out one stage of a run. full is its last status, nil where there is none; brief are the forms of it that
-// a termination message may have, the fullest first.
+// stage carries out one stage of a run. full is its last status, nil where there is none; brief are the forms of it
+// that a termination message may have, the fullest first.
 type stage func(ctx context.Context) (full any, brief []any, err error)
 
 func ofNode(node executor.Node, config executor.Config, reporter executor.Reporter) stage {
@@ -133,12 +137,13 @@ func ofNode(node executor.Node, config executor.Config, reporter executor.Report
 
 // verdictOf is a report without its evidence.
 func verdictOf(s api.NodeRunStatus) api.NodeRunStatus {
-	return api.NodeRunStatus{ID: s.ID, Generation: s.Generation, Phase: s.Phase, StartTime: s.StartTime, FinishTime: s.FinishTime,
-		Verdict: s.Verdict, Reason: s.Reason, Message: s.Message, Culprits: s.Culprits}
+	return api.NodeRunStatus{ID: s.ID, Generation: s.Generation, Phase: s.Phase, StartTime: s.StartTime,
+		FinishTime: s.FinishTime, Verdict: s.Verdict, Reason: s.Reason, Message: s.Message, Culprits: s.Culprits}
 }
 
 func ofGroup(node executor.Node, config executor.Config, link executor.Link) stage {
-	s := &executor.Session{Node: node, Config: config, Link: link, Network: network.NodeHost{Root: os.Getenv("SIMROCM_ROOT")}, Preparer: node}
+	s := &executor.Session{Node: node, Config: config, Link: link,
+		Network: network.NodeHost{Root: os.Getenv("SIMROCM_ROOT")}, Preparer: node}
 	return func(ctx context.Context) (any, []any, error) {
 		result, err := s.Run(ctx)
 		if result.Status.State == "" {
@@ -151,7 +156,8 @@ func ofGroup(node executor.Node, config executor.Config, link executor.Link) sta
 // thisNode is the machine that this process runs on.
 func thisNode(name string, teams supervise.TeamRunner, log *slog.Logger) executor.Node {
 	host := preflight.PodHost{Root: os.Getenv("SIMROCM_ROOT")}
-	return executor.Node{Name: name, Host: host, Teams: teams, LockDir: host.LockDir(), Clock: clock.RealClock{}, Environ: os.Environ(), Log: log}
+	return executor.Node{Name: name, Host: host, Teams: teams, LockDir: host.LockDir(), Clock: clock.RealClock{},
+		Environ: os.Environ(), Log: log}
 }
 
 func terminationLog() string {

@@ -94,11 +94,13 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 		if err := nodetree.Write(root, n); err != nil {
 			t.Fatal(err)
 		}
-		m.node.Spec = api.CommTaskSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1", Index: int32(i), Members: 2, Ranks: ranks, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
+		m.node.Spec = api.CommTaskSpec{NodeName: m.name, Session: &api.SessionAssignment{RunID: "run-1",
+			Index: int32(i), Members: 2, Ranks: ranks, IdleDeadlineSeconds: 120, State: api.SessionOpen}}
 		m.write(t)
-		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "run", "--stage", "Group", "--session-file", m.file, "--node", m.name, "--run-id", "run-1")
-		m.command.Env = append(os.Environ(), "SIMROCM_ROOT="+root, "SIMROCM_SHM_DIR="+shared, "LD_LIBRARY_PATH="+libraries, "POD_IP=127.0.0.1",
-			terminationLogEnv+"="+filepath.Join(logs, m.name+".log"))
+		m.command = exec.CommandContext(t.Context(), filepath.Join(programs, "agent"), "run", "--stage", "Group",
+			"--session-file", m.file, "--node", m.name, "--run-id", "run-1")
+		m.command.Env = append(os.Environ(), "SIMROCM_ROOT="+root, "SIMROCM_SHM_DIR="+shared, "LD_LIBRARY_PATH="+
+			libraries, "POD_IP=127.0.0.1", terminationLogEnv+"="+filepath.Join(logs, m.name+".log"))
 		m.command.Stdout, m.command.Stderr = &m.out, &m.log
 		if err := m.command.Start(); err != nil {
 			t.Fatal(err)
@@ -113,7 +115,8 @@ func startMachines(t *testing.T, partition nodetree.PartitionMode, ranks int32) 
 
 // carryOut has the machines do a task whose ranks 0 are all on the first, as the manager would, and returns what they
 // report.
-func carryOut(t *testing.T, machines []*machine, task api.NodeTask, communicators func(machine int32) []api.TaskCommunicator) []api.NodeTaskStatus {
+func carryOut(t *testing.T, machines []*machine, task api.NodeTask,
+	communicators func(machine int32) []api.TaskCommunicator) []api.NodeTaskStatus {
 	t.Helper()
 	ids := map[string][]byte{}
 	for i, m := range machines {
@@ -128,7 +131,8 @@ func carryOut(t *testing.T, machines []*machine, task api.NodeTask, communicator
 			continue
 		}
 		s := m.wait(t, "told its ids of "+task.ID, func(s api.SessionStatus) bool {
-			return s.Task != nil && s.Task.ID == task.ID && !slices.ContainsFunc(s.Task.Communicators, func(c api.TaskCommunicatorStatus) bool { return len(c.UniqueID) == 0 })
+			return s.Task != nil && s.Task.ID == task.ID && !slices.ContainsFunc(s.Task.Communicators,
+				func(c api.TaskCommunicatorStatus) bool { return len(c.UniqueID) == 0 })
 		})
 		for _, c := range s.Task.Communicators {
 			ids[c.Name] = c.UniqueID
@@ -166,8 +170,8 @@ func ranksFrom(first, n int32) (devices, ranks []int32) {
 }
 
 func fileTask(id string, repeats int32) api.NodeTask {
-	return api.NodeTask{ID: id, Collectives: []api.Collective{api.AllReduce}, Datatypes: []api.Datatype{api.BFloat16}, SizesBytes: []int64{65536},
-		WarmupIterations: 1, Iterations: 2, Repeats: repeats, DeadlineSeconds: 240}
+	return api.NodeTask{ID: id, Collectives: []api.Collective{api.AllReduce}, Datatypes: []api.Datatype{api.BFloat16},
+		SizesBytes: []int64{65536}, WarmupIterations: 1, Iterations: 2, Repeats: repeats, DeadlineSeconds: 240}
 }
 
 // TestGroupByFile: two machines form a communicator over all of their ranks, and measure it in one repeat and in three.
@@ -181,11 +185,12 @@ func TestGroupByFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			machines := startMachines(t, tc.partition, tc.ranks)
 			for id, repeats := range map[string]int32{"group-1": 1, "group-2": 3} {
-				for i, task := range carryOut(t, machines, fileTask(id, repeats), func(at int32) []api.TaskCommunicator {
-					c := api.TaskCommunicator{Name: "group", WorldSize: 2 * tc.ranks, Nodes: 2}
-					c.Devices, c.Ranks = ranksFrom(at*tc.ranks, tc.ranks)
-					return []api.TaskCommunicator{c}
-				}) {
+				for i, task := range carryOut(t, machines,
+					fileTask(id, repeats), func(at int32) []api.TaskCommunicator {
+						c := api.TaskCommunicator{Name: "group", WorldSize: 2 * tc.ranks, Nodes: 2}
+						c.Devices, c.Ranks = ranksFrom(at*tc.ranks, tc.ranks)
+						return []api.TaskCommunicator{c}
+					}) {
 					c := task.Communicators[0]
 					if c.Verdict != api.VerdictPass || len(c.Results) != 1-i || i == 0 && max(1, c.Repeats) != repeats {
 						t.Errorf("%s of %s: %+v", id, machines[i].name, c)
@@ -195,7 +200,8 @@ func TestGroupByFile(t *testing.T) {
 			for i, task := range carryOut(t, machines, fileTask("rails-1", 1), func(at int32) []api.TaskCommunicator {
 				var out []api.TaskCommunicator
 				for d := range tc.ranks {
-					out = append(out, api.TaskCommunicator{Name: fmt.Sprintf("rail/%d", d), WorldSize: 2, Nodes: 2, Devices: []int32{d}, Ranks: []int32{at}})
+					out = append(out, api.TaskCommunicator{Name: fmt.Sprintf("rail/%d", d), WorldSize: 2, Nodes: 2,
+						Devices: []int32{d}, Ranks: []int32{at}})
 				}
 				return out
 			}) {
@@ -206,7 +212,8 @@ func TestGroupByFile(t *testing.T) {
 					}
 				}
 				if want := int(tc.ranks) * (1 - i); len(task.Communicators) != int(tc.ranks) || figures != want {
-					t.Errorf("%s: %d communicators with %d series, expected %d", machines[i].name, len(task.Communicators), figures, want)
+					t.Errorf("%s: %d communicators with %d series, expected %d",
+						machines[i].name, len(task.Communicators), figures, want)
 				}
 			}
 			endMachines(t, machines)

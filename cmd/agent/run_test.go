@@ -23,7 +23,8 @@ import (
 type deafReporter struct{}
 
 func (deafReporter) Assignment(context.Context) (executor.Assignment, error) {
-	return executor.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1"}, Plan: api.RunPlan{RunDeadlineSeconds: 1}}, nil
+	return executor.Assignment{Ranks: 2, Run: &api.RunAssignment{ID: "run-1"},
+		Plan: api.RunPlan{RunDeadlineSeconds: 1}}, nil
 }
 
 func (deafReporter) ReportRun(context.Context, api.NodeRunStatus) error {
@@ -40,7 +41,8 @@ func TestResultIsLeftForTheKubelet(t *testing.T) {
 	var out strings.Builder
 	// No grace: the first refusal is the last.
 	config := executor.Config{RunID: "run-1", ReportGrace: -time.Hour}
-	node := executor.Node{Name: "node-a", Host: tinyHost{preflight.PodHost{Root: t.TempDir()}}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
+	node := executor.Node{Name: "node-a", Host: tinyHost{preflight.PodHost{Root: t.TempDir()}},
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
 	err := runStage(t.Context(), ofNode(node, config, deafReporter{}), &out, path, node.Log)
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Fatalf("error %v", err)
@@ -62,7 +64,8 @@ func TestResultIsLeftForTheKubelet(t *testing.T) {
 
 func TestLastWordsFit(t *testing.T) {
 	full := api.NodeRunStatus{ID: "r", Verdict: api.VerdictFail, Message: "m", LogTail: strings.Repeat("x", 5000)}
-	if got := lastWords([]any{full, verdictOf(full)}, errors.New("e")); len(got) > terminationLogBytes || !strings.Contains(got, `"verdict":"Fail"`) {
+	if got := lastWords([]any{full, verdictOf(full)}, errors.New("e")); len(got) > terminationLogBytes ||
+		!strings.Contains(got, `"verdict":"Fail"`) {
 		t.Errorf("got %d bytes: %.80s", len(got), got)
 	}
 	for _, first := range []string{"", "x"} { // one of the two would be cut within a character
@@ -75,7 +78,8 @@ func TestLastWordsFit(t *testing.T) {
 
 func TestRunFlags(t *testing.T) {
 	for want, lines := range map[string][]string{
-		"--group is":    {"--group a --node n --run-id r", "--node n --run-id r", "--stage Group --group a --node n --run-id r"},
+		"--group is": {"--group a --node n --run-id r", "--node n --run-id r",
+			"--stage Group --group a --node n --run-id r"},
 		"--node and":    {"--group a/b --run-id r", "--group a/b --node n", "--stage Group --session-file x --node n"},
 		"--stage is":    {"--stage Pair --group a/b --node n --run-id r"},
 		"Node or Group": {"--stage= --group a/b --node n --run-id r"},
@@ -84,7 +88,8 @@ func TestRunFlags(t *testing.T) {
 		"unknown flag":  {"--no-such-flag"},
 	} {
 		for _, line := range lines {
-			if code, _, errs := runCommand(t, "", append([]string{"run"}, strings.Fields(line)...)...); code != 2 || !strings.Contains(errs, want) {
+			if code, _, errs := runCommand(t, "", append([]string{"run"}, strings.Fields(line)...)...); code != 2 ||
+				!strings.Contains(errs, want) {
 				t.Errorf("%s: exit %d: %s, expected %q", line, code, errs, want)
 			}
 		}
@@ -96,9 +101,12 @@ func TestRunThatIsNotAskedFor(t *testing.T) {
 	words := filepath.Join(t.TempDir(), "termination-log")
 	t.Setenv(terminationLogEnv, words)
 	file := filepath.Join(t.TempDir(), "none.json")
-	code, out, errs := runCommand(t, "", "run", "--stage", "Group", "--session-file", file, "--node", "node-a", "--run-id", "run-1", "--wait", "10ms")
+	code, out, errs := runCommand(t, "", "run", "--stage", "Group", "--session-file", file, "--node", "node-a",
+		"--run-id", "run-1", "--wait", "10ms")
 	data, err := os.ReadFile(words)
-	if code != 1 || out != "" || err != nil || !strings.Contains(string(data), "node node-a: waited 10ms for the session of run run-1") || !strings.Contains(errs, string(data)) {
+	if code != 1 || out != "" || err != nil ||
+		!strings.Contains(string(data), "node node-a: waited 10ms for the session of run run-1") ||
+		!strings.Contains(errs, string(data)) {
 		t.Errorf("exit %d: %s, %v, left %q", code, errs, err, data)
 	}
 }

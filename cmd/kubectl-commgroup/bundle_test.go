@@ -23,7 +23,8 @@ func TestBundle(t *testing.T) {
 		return true, nil, errors.New("no events for you")
 	})
 	clients := supportbundle.Clients{Kube: kube, Groups: fakeGroup(t, 2)}
-	options := supportbundle.Options{Namespace: "ml", Name: "pool", Now: time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC), Version: "test"}
+	options := supportbundle.Options{Namespace: "ml", Name: "pool", Now: time.Date(2026, 11, 28, 15, 0, 0, 0, time.UTC),
+		Version: "test"}
 	dir := t.TempDir()
 	t.Chdir(dir)
 	var out bytes.Buffer
@@ -34,13 +35,15 @@ func TestBundle(t *testing.T) {
 	if info, err := os.Stat("commgroup-ml-pool-20261128T150000Z.tar.gz"); err != nil || info.Size() < 1000 {
 		t.Errorf("the archive: %v, %v", info, err)
 	}
-	for _, want := range []string{"begin with summary.md", "events.txt (events of the group): no events for you", "is the operator installed?"} {
+	for _, want := range []string{"begin with summary.md", "events.txt (events of the group): no events for you",
+		"is the operator installed?"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("printed\n%s\nwhich lacks %q", out.String(), want)
 		}
 	}
 	options.Name = "nobody"
-	if err := writeBundle(t.Context(), clients, options, filepath.Join(dir, "x.tar.gz"), &out); exitCode(err) != exitFailed {
+	if err := writeBundle(t.Context(), clients, options, filepath.Join(dir, "x.tar.gz"),
+		&out); exitCode(err) != exitFailed {
 		t.Errorf("without a group: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "x.tar.gz")); err == nil {

@@ -69,9 +69,10 @@ func saved(t *testing.T) (*state.Group, []client.Object) {
 			others = append(others, o)
 		}
 	}
-	if group == nil || group.Status.Origin != v1alpha1.OriginSimulated || len(state.RunsOf(group, runs)) != 1 || len(others) != 8 {
-		t.Fatalf("testdata has group %v, %d runs and %d others, want a simulated one with its run, and a CommTask and a CommNode of 4 nodes",
-			group != nil, len(runs), len(others))
+	if group == nil || group.Status.Origin != v1alpha1.OriginSimulated || len(state.RunsOf(group, runs)) != 1 ||
+		len(others) != 8 {
+		t.Fatalf("testdata has group %v, %d runs and %d others, want a simulated one with its run, and a CommTask "+
+			"and a CommNode of 4 nodes", group != nil, len(runs), len(others))
 	}
 	return state.Join(group, runs), others
 }
@@ -91,7 +92,8 @@ func newCLI(t *testing.T, change func(*state.Group), more ...client.Object) *cli
 		change(group)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme,
+		coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -102,8 +104,10 @@ func newCLI(t *testing.T, change func(*state.Group), more ...client.Object) *cli
 		o.SetResourceVersion("")
 	}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}).
-		WithIndex(&v1alpha1.CommGroup{}, "metadata.name", byName).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.CommGroup{}, &v1alpha1.CommRun{}).
+		WithIndex(&v1alpha1.CommGroup{}, "metadata.name", byName).
+		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).Build()
 	clock := clocktesting.NewFakeClock(group.Status.Run.StartTime.Add(2 * time.Minute))
 	return &cli{t: t, options: &options{client: c, clock: clock}, clock: clock, group: group}
 }
@@ -145,14 +149,15 @@ func TestGolden(t *testing.T) {
 		args []string
 		code int
 	}{
-		"status":      {[]string{"status", "mi300x"}, 1},
-		"groups":      {[]string{"status", "-A"}, 1},
-		"topology":    {[]string{"topology", "sim-node-2"}, 0},
-		"results":     {[]string{"results", "mi300x", "--collective", "allreduce"}, 0},
-		"results-csv": {[]string{"results", "mi300x", "--node", "sim-node-2", "--variant", "DDA", "--collective", "AllReduce", "-o", "csv"}, 0},
-		"explain":     {[]string{"explain", "mi300x"}, 0},
-		"compare":     {[]string{"compare", "mi300x", "--collective", "AllReduce"}, 0},
-		"runs":        {[]string{"compare", "--list", "mi300x"}, 0},
+		"status":   {[]string{"status", "mi300x"}, 1},
+		"groups":   {[]string{"status", "-A"}, 1},
+		"topology": {[]string{"topology", "sim-node-2"}, 0},
+		"results":  {[]string{"results", "mi300x", "--collective", "allreduce"}, 0},
+		"results-csv": {[]string{"results", "mi300x", "--node", "sim-node-2", "--variant", "DDA",
+			"--collective", "AllReduce", "-o", "csv"}, 0},
+		"explain": {[]string{"explain", "mi300x"}, 0},
+		"compare": {[]string{"compare", "mi300x", "--collective", "AllReduce"}, 0},
+		"runs":    {[]string{"compare", "--list", "mi300x"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errs, code := newCLI(t, nil, earlier(t, "1-0", 80)).run(tc.args...)
@@ -183,24 +188,35 @@ func TestExitCodesAndErrors(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"no such group":          {[]string{"status", "nope"}, nil, 2, "no CommGroup nope in namespace default; it has mi300x"},
-		"bad output":             {[]string{"status", "mi300x", "-o", "xml"}, nil, 2, "table, json or yaml"},
-		"bad colour":             {[]string{"status", "--color", "pink"}, nil, 2, "auto, always or never"},
-		"no such node":           {[]string{"topology", "nope"}, nil, 2, "neither a member"},
-		"no such setting":        {[]string{"explain", "mi300x", "nope"}, nil, 2, "no setting nope; it has"},
-		"no such collective":     {[]string{"results", "mi300x", "--collective", "nope"}, nil, 2, "no results of variant any and collective nope; CommGroup default/mi300x has variants Baseline, DDA, LowPrecision and collectives AllGather, AllReduce"},
-		"compares no such":       {[]string{"compare", "mi300x", "--collective", "nope"}, nil, 2, "neither run has variant any and collective nope; they have AllReduce BFloat16 Baseline, AllGather BFloat16 Baseline"},
-		"no such variant":        {[]string{"results", "mi300x", "--node", "sim-node-1", "--variant", "nope"}, nil, 2, "node sim-node-1 has variants Baseline, DDA, LowPrecision"},
-		"run not kept":           {[]string{"compare", "mi300x/1-7", "1-1"}, nil, 2, "run 1-7 of default/mi300x is not kept; kept are 1-1, 1-0"},
-		"one run":                {[]string{"compare", "mi300x/1-1"}, nil, 2, "name a second one"},
-		"the same run":           {[]string{"compare", "mi300x/1-1", "1-1"}, nil, 2, "are one run"},
-		"run of which group":     {[]string{"compare", "1-1", "1-0"}, nil, 2, "run 1-1 of which group? Write GROUP/1-1"},
-		"got slower":             {[]string{"compare", "mi300x", "--fail-above", "5"}, nil, 1, "run B is worse than run A by more than 5 %"},
-		"suspended":              {[]string{"run", "mi300x"}, func(g *state.Group) { g.Spec.Run.State = v1alpha1.RunSuspended }, 2, "is suspended"},
-		"no manager":             {[]string{"run", "mi300x", "--answer-timeout", "1ms"}, nil, 2, "no manager has answered within 1ms"},
-		"over":                   {[]string{"wait", "mi300x"}, nil, 1, ""},
-		"waiting without end":    {[]string{"wait", "mi300x", "--timeout", "1ms"}, func(g *state.Group) { g.Generation = 9 }, 2, "gave up after 1ms; last seen: no run is going on"},
-		"waiting, and suspended": {[]string{"wait", "mi300x"}, func(g *state.Group) { g.Generation, g.Spec.Run.State = 9, v1alpha1.RunSuspended }, 2, "is suspended"},
+		"no such group": {[]string{"status", "nope"}, nil, 2,
+			"no CommGroup nope in namespace default; it has mi300x"},
+		"bad output":      {[]string{"status", "mi300x", "-o", "xml"}, nil, 2, "table, json or yaml"},
+		"bad colour":      {[]string{"status", "--color", "pink"}, nil, 2, "auto, always or never"},
+		"no such node":    {[]string{"topology", "nope"}, nil, 2, "neither a member"},
+		"no such setting": {[]string{"explain", "mi300x", "nope"}, nil, 2, "no setting nope; it has"},
+		"no such collective": {[]string{"results", "mi300x", "--collective", "nope"}, nil, 2,
+			"no results of variant any and collective nope; CommGroup default/mi300x has variants Baseline, DDA, " +
+				"LowPrecision and collectives AllGather, AllReduce"},
+		"compares no such": {[]string{"compare", "mi300x", "--collective", "nope"}, nil, 2, "neither run has variant " +
+			"any and collective nope; they have AllReduce BFloat16 Baseline, AllGather BFloat16 Baseline"},
+		"no such variant": {[]string{"results", "mi300x", "--node", "sim-node-1", "--variant", "nope"}, nil, 2,
+			"node sim-node-1 has variants Baseline, DDA, LowPrecision"},
+		"run not kept": {[]string{"compare", "mi300x/1-7", "1-1"}, nil, 2,
+			"run 1-7 of default/mi300x is not kept; kept are 1-1, 1-0"},
+		"one run":            {[]string{"compare", "mi300x/1-1"}, nil, 2, "name a second one"},
+		"the same run":       {[]string{"compare", "mi300x/1-1", "1-1"}, nil, 2, "are one run"},
+		"run of which group": {[]string{"compare", "1-1", "1-0"}, nil, 2, "run 1-1 of which group? Write GROUP/1-1"},
+		"got slower": {[]string{"compare", "mi300x", "--fail-above", "5"}, nil, 1,
+			"run B is worse than run A by more than 5 %"},
+		"suspended": {[]string{"run", "mi300x"}, func(g *state.Group) { g.Spec.Run.State = v1alpha1.RunSuspended },
+			2, "is suspended"},
+		"no manager": {[]string{"run", "mi300x", "--answer-timeout", "1ms"}, nil, 2,
+			"no manager has answered within 1ms"},
+		"over": {[]string{"wait", "mi300x"}, nil, 1, ""},
+		"waiting without end": {[]string{"wait", "mi300x", "--timeout", "1ms"},
+			func(g *state.Group) { g.Generation = 9 }, 2, "gave up after 1ms; last seen: no run is going on"},
+		"waiting, and suspended": {[]string{"wait", "mi300x"},
+			func(g *state.Group) { g.Generation, g.Spec.Run.State = 9, v1alpha1.RunSuspended }, 2, "is suspended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs, code := newCLI(t, tc.change, earlier(t, "1-0", 80)).run(tc.args...)
@@ -222,9 +238,11 @@ func TestNothingIsNoYes(t *testing.T) {
 		change func(*state.Group)
 		want   string
 	}{
-		"no group":           {[]string{"status", "-n", "nowhere"}, nil, "no CommGroup in namespace nowhere"},
-		"no group, as JSON":  {[]string{"status", "-n", "nowhere", "-o", "json"}, nil, "no CommGroup in namespace nowhere"},
-		"no results":         {[]string{"results", "mi300x"}, empty, "CommGroup default/mi300x has no results yet: Validated is False"},
+		"no group": {[]string{"status", "-n", "nowhere"}, nil, "no CommGroup in namespace nowhere"},
+		"no group, as JSON": {[]string{"status", "-n", "nowhere", "-o", "json"}, nil,
+			"no CommGroup in namespace nowhere"},
+		"no results": {[]string{"results", "mi300x"}, empty,
+			"CommGroup default/mi300x has no results yet: Validated is False"},
 		"no results, as CSV": {[]string{"results", "mi300x", "-o", "csv"}, empty, "has no results yet"},
 		"no run to list":     {[]string{"compare", "--list", "mi300x"}, unfinished, "has finished no run"},
 		"no settings":        {[]string{"explain", "mi300x"}, empty, "tells of no settings yet"},
@@ -253,15 +271,18 @@ func TestSaysWhereNoManagerIs(t *testing.T) {
 	}
 	other := lease(time.Hour)
 	other.Namespace, other.Name = "kube-system", "another"
-	for name, args := range map[string][]string{"status": {"status"}, "status of one": {"status", "mi300x"}, "wait": {"wait", "mi300x", "--timeout", "50ms"}} {
+	for name, args := range map[string][]string{"status": {"status"}, "status of one": {"status", "mi300x"},
+		"wait": {"wait", "mi300x", "--timeout", "50ms"}} {
 		t.Run(name, func(t *testing.T) {
-			for silent, leases := range map[bool][]client.Object{true: {lease(10 * time.Minute)}, false: {lease(5 * time.Second), other}} {
+			for silent, leases := range map[bool][]client.Object{true: {lease(10 * time.Minute)},
+				false: {lease(5 * time.Second), other}} {
 				out, errs, code := newCLI(t, func(g *state.Group) { g.Generation = 9 }, leases...).run(args...)
 				for what, text := range map[string]string{"output": out, "error": errs} {
 					if what == "error" && args[0] != "wait" {
 						continue
 					}
-					if got := strings.Contains(strings.ToLower(text), "no manager has been heard of for 10m0s (lease commgroup-system/"); got != silent {
+					if got := strings.Contains(strings.ToLower(text),
+						"no manager has been heard of for 10m0s (lease commgroup-system/"); got != silent {
 						t.Errorf("silent %v: the %s says so: %v\n%s", silent, what, got, text)
 					}
 				}
@@ -287,8 +308,10 @@ func TestTopologyCompletesNodes(t *testing.T) {
 // TestGainWithoutBaselineShown: a variant's gain is against Baseline also where that is not among what is shown.
 func TestGainWithoutBaselineShown(t *testing.T) {
 	for _, more := range [][]string{nil, {"--node", "sim-node-1"}} {
-		out, errs, code := newCLI(t, nil).run(append([]string{"results", "mi300x", "--variant", "dda", "--collective", "AllReduce"}, more...)...)
-		if code != 0 || !regexp.MustCompile(`(?m)^1K +\S+ +\S+ +2\.49x$`).MatchString(out) || strings.Contains(out, "BASELINE") {
+		out, errs, code := newCLI(t, nil).run(append([]string{"results", "mi300x", "--variant", "dda",
+			"--collective", "AllReduce"}, more...)...)
+		if code != 0 || !regexp.MustCompile(`(?m)^1K +\S+ +\S+ +2\.49x$`).MatchString(out) ||
+			strings.Contains(out, "BASELINE") {
 			t.Errorf("%v: exit code %d %s\n%s\nwant DDA's columns with its gain", more, code, errs, out)
 		}
 	}
@@ -308,14 +331,17 @@ func TestComparesFiles(t *testing.T) {
 	if code != 0 || !strings.Contains(out, " 0 are slower, 0 faster") {
 		t.Errorf("a run against itself: exit code %d, %s\n%s", code, errs, out)
 	}
-	hardware := strings.Replace(strings.ReplaceAll(string(must(os.ReadFile(file))), `"origin": "Simulated"`, `"origin": "Hardware"`), "MI300X", "MI355X", 1)
+	hardware := strings.Replace(strings.ReplaceAll(string(must(os.ReadFile(file))), `"origin": "Simulated"`,
+		`"origin": "Hardware"`), "MI300X", "MI355X", 1)
 	if err := os.WriteFile(file, []byte(hardware), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code = c.run("compare", file, "mi300x/latest"); code != 2 || !strings.Contains(errs, "different kinds: origin of the figures (Hardware, Simulated)") {
+	if _, errs, code = c.run("compare", file, "mi300x/latest"); code != 2 ||
+		!strings.Contains(errs, "different kinds: origin of the figures (Hardware, Simulated)") {
 		t.Errorf("of two kinds: exit code %d, %s", code, errs)
 	}
-	if out, _, code = c.run("compare", file, "mi300x/latest", "--anyway"); code != 0 || !strings.Contains(out, "NOT OF ONE KIND") {
+	if out, _, code = c.run("compare", file, "mi300x/latest", "--anyway"); code != 0 ||
+		!strings.Contains(out, "NOT OF ONE KIND") {
 		t.Errorf("of two kinds anyway: exit code %d\n%s", code, out)
 	}
 }
@@ -404,7 +430,8 @@ func TestRunRefs(t *testing.T) {
 	}{
 		{[]string{"pool"}, [2]runRef{{group: "pool", id: "previous"}, {group: "pool", id: "latest"}}},
 		{[]string{"pool/1-1", "1-2"}, [2]runRef{{group: "pool", id: "1-1"}, {group: "pool", id: "1-2"}}},
-		{[]string{"pool/previous", "latest"}, [2]runRef{{group: "pool", id: "previous"}, {group: "pool", id: "latest"}}},
+		{[]string{"pool/previous", "latest"},
+			[2]runRef{{group: "pool", id: "previous"}, {group: "pool", id: "latest"}}},
 		{[]string{"a.json", "pool"}, [2]runRef{{file: "a.json"}, {group: "pool", id: "latest"}}},
 		{[]string{"old", "new"}, [2]runRef{{group: "old", id: "latest"}, {group: "new", id: "latest"}}},
 		{[]string{"-", "dir/b.json"}, [2]runRef{{file: "-"}, {file: "dir/b.json"}}},
@@ -413,7 +440,8 @@ func TestRunRefs(t *testing.T) {
 			t.Errorf("%v: %v, %v; want %v", tc.args, got, err, tc.want)
 		}
 	}
-	for _, args := range [][]string{{"a.json"}, {"pool/1-1"}, {"1-1"}, {"a.json", "1-1"}, {"pool/x", "pool/1-1"}, {"/1-1", "pool"}, {"pool", "pool"}} {
+	for _, args := range [][]string{{"a.json"}, {"pool/1-1"}, {"1-1"}, {"a.json", "1-1"}, {"pool/x", "pool/1-1"},
+		{"/1-1", "pool"}, {"pool", "pool"}} {
 		if got, err := runRefs(args); err == nil {
 			t.Errorf("%v: %v, want an error", args, got)
 		}

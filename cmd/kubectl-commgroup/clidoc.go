@@ -23,7 +23,8 @@ func init() {
 
 const docsHead = `# kubectl commgroup
 
-Generated from the commands by hack/generate.sh. ` + "`make build`" + ` makes bin/kubectl-commgroup; with that folder in ` + "`PATH`" + `
+Generated from the commands by hack/generate.sh. ` + "`make build`" +
+	` makes bin/kubectl-commgroup; with that folder in ` + "`PATH`" + `
 kubectl finds it as ` + "`kubectl commgroup`" + `.
 
 | exit code | says |
@@ -32,10 +33,12 @@ kubectl finds it as ` + "`kubectl commgroup`" + `.
 | 1 | the answer is no; what is wrong was printed |
 | 2 | there is no answer: the command failed, or gave up waiting |
 
-Colours and a live line of progress are only for terminals: a pipe or file gets plain text, and NO_COLOR or ` + "`--color=never`" + ` turns
+Colours and a live line of progress are only for terminals: a pipe or file gets plain text, and NO_COLOR or ` +
+	"`--color=never`" + ` turns
 colours off. Figures that nobody measured are "-" in tables and empty in CSV, never zero.
 
-For completion within kubectl, put an executable file kubectl_complete-commgroup into ` + "`PATH`" + ` that has the two lines
+For completion within kubectl, put an executable file kubectl_complete-commgroup into ` + "`PATH`" +
+	` that has the two lines
 ` + "`#!/bin/sh` and `exec kubectl commgroup __complete \"$@\"`" + `.
 
 `

@@ -35,13 +35,19 @@ func newCompareCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare RUN [RUN]",
 		Short: "Hold two runs against each other: what was different, and what each message size gained or lost",
-		Long: "RUN is GROUP/ID, for example mi300x/1-3; GROUP/latest; GROUP/previous; or a file that kubectl commgroup results -o json wrote (its name\n" +
-			"ends in .json, or - for standard input). The second RUN may leave the group out. GROUP alone compares its last two runs.\n" +
-			"The first run is A, the second B; a change is from A to B. Runs are CommRuns: spec.historyLimits says how many the controller keeps.\n\n" +
-			"A change counts where it exceeds the noise of both runs together, and at least 3 %. Runs of different kinds (simulated and hardware,\n" +
+		Long: "RUN is GROUP/ID, for example mi300x/1-3; GROUP/latest; GROUP/previous; or a file that kubectl " +
+			"commgroup results -o json wrote (its name\n" +
+			"ends in .json, or - for standard input). The second RUN may leave the group out. GROUP alone compares " +
+			"its last two runs.\n" +
+			"The first run is A, the second B; a change is from A to B. Runs are CommRuns: spec.historyLimits says " +
+			"how many the controller keeps.\n\n" +
+			"A change counts where it exceeds the noise of both runs together, and at least 3 %. Runs of different " +
+			"kinds (simulated and hardware,\n" +
 			"GPU models, partitions, ranks a node) are refused: --anyway prints them all the same.\n\n" +
-			"Exit code 0: done; 1: with --fail-above, run B is worse; 2: the command failed, or the runs are of different kinds.",
-		Example: "  kubectl commgroup compare mi300x\n  kubectl commgroup compare mi300x/1-3 1-4\n  kubectl commgroup compare before.json mi300x/latest --fail-above 5\n" +
+			"Exit code 0: done; 1: with --fail-above, run B is worse; 2: the command failed, or the runs are of " +
+			"different kinds.",
+		Example: "  kubectl commgroup compare mi300x\n  kubectl commgroup compare mi300x/1-3 1-4\n  kubectl " +
+			"commgroup compare before.json mi300x/latest --fail-above 5\n" +
 			"  kubectl commgroup compare --list mi300x",
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: o.groupNames,
@@ -64,11 +70,13 @@ func newCompareCommand(o *options) *cobra.Command {
 				}
 			}
 			c := compare.Runs(records[0], records[1], filter)
-			if whole := compare.Runs(records[0], records[1], compare.Filter{}); len(c.Series) == 0 && len(whole.Series) > 0 {
+			if whole := compare.Runs(records[0], records[1], compare.Filter{}); len(c.Series) == 0 &&
+				len(whole.Series) > 0 {
 				return nothingToCompare(whole, filter)
 			}
 			if len(c.Kinds) > 0 && !anyway {
-				return fmt.Errorf("the runs are of different kinds: %s; --anyway compares them all the same", compare.Differences(c.Kinds))
+				return fmt.Errorf("the runs are of different kinds: %s; --anyway compares them all the same",
+					compare.Differences(c.Kinds))
 			}
 			if err := printComparison(w, c, output); err != nil {
 				return err
@@ -77,7 +85,8 @@ func newCompareCommand(o *options) *cobra.Command {
 				return nil
 			}
 			if worse := c.Regressions(failAbove); len(worse) > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "run B is worse than run A by more than %g %%: %s\n", failAbove, compare.Some(worse))
+				fmt.Fprintf(cmd.ErrOrStderr(), "run B is worse than run A by more than %g %%: %s\n",
+					failAbove, compare.Some(worse))
 				return errNotReady
 			}
 			return nil
@@ -86,7 +95,8 @@ func newCompareCommand(o *options) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&list, "list", false, "list the runs of GROUP that can be compared")
 	flags.BoolVar(&anyway, "anyway", false, "compare runs of different kinds")
-	flags.Float64Var(&failAbove, "fail-above", 0, "exit with 1 where a measurement lost more than this many percent, was not measured again, or the verdict is no longer Pass")
+	flags.Float64Var(&failAbove, "fail-above", 0, "exit with 1 where a measurement lost more than this many percent, "+
+		"was not measured again, or the verdict is no longer Pass")
 	flags.StringVarP(&output, "output", "o", outputTable, "table or json")
 	flags.StringSliceVar(&filter.Variants, "variant", nil, "only these variants: Baseline, DDA, LowPrecision")
 	flags.StringSliceVar(&filter.Collectives, "collective", nil, "only these collectives, for example AllReduce")
@@ -99,7 +109,8 @@ func nothingToCompare(whole *compare.Comparison, f compare.Filter) error {
 	for i := range whole.Series {
 		names = append(names, whole.Series[i].Name)
 	}
-	return fmt.Errorf("neither run has variant %s and collective %s; %s", orAny(f.Variants), orAny(f.Collectives), choices(names, "they have nothing", "they have "))
+	return fmt.Errorf("neither run has variant %s and collective %s; %s",
+		orAny(f.Variants), orAny(f.Collectives), choices(names, "they have nothing", "they have "))
 }
 
 // orAny are the words of a filter.
@@ -122,7 +133,8 @@ func isRun(s string) bool { return runID.MatchString(s) || s == runLatest || s =
 func runRefs(args []string) (out [2]runRef, err error) {
 	if len(args) == 1 {
 		if isFile(args[0]) || strings.Contains(args[0], "/") || isRun(args[0]) {
-			return out, fmt.Errorf("%s is one run: name a second one, or give only the group to compare its last two", args[0])
+			return out,
+				fmt.Errorf("%s is one run: name a second one, or give only the group to compare its last two", args[0])
 		}
 		return [2]runRef{{group: args[0], id: runPrevious}, {group: args[0], id: runLatest}}, nil
 	}
@@ -134,7 +146,8 @@ func runRefs(args []string) (out [2]runRef, err error) {
 		case slash && isRun(id) && group != "":
 			out[i] = runRef{group: group, id: id}
 		case slash:
-			return out, fmt.Errorf("%q is no run: write GROUP/ID with an id as in kubectl commgroup compare --list GROUP, GROUP/latest or GROUP/previous", arg)
+			return out, fmt.Errorf("%q is no run: write GROUP/ID with an id as in kubectl commgroup compare --list "+
+				"GROUP, GROUP/latest or GROUP/previous", arg)
 		case isRun(arg) && i == 1 && out[0].group != "":
 			out[i] = runRef{group: out[0].group, id: arg}
 		case isRun(arg):
@@ -238,7 +251,8 @@ func (o *options) listRuns(ctx context.Context, w io.Writer, args []string) erro
 		return err
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%s/%s has finished no run; ask for one: kubectl commgroup run %s -n %s", namespace, args[0], args[0], namespace)
+		return fmt.Errorf("%s/%s has finished no run; ask for one: kubectl commgroup run %s -n %s",
+			namespace, args[0], args[0], namespace)
 	}
 	return report.Runs(w, kept)
 }
@@ -251,7 +265,8 @@ func printComparison(w io.Writer, c *compare.Comparison, output string) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		side := func(r *v1alpha1.CommRun) map[string]any {
-			return map[string]any{"namespace": r.Namespace, "name": r.Spec.GroupName, "origin": r.Status.Origin, "run": r.Status.ID, "verdict": r.Status.Verdict}
+			return map[string]any{"namespace": r.Namespace, "name": r.Spec.GroupName, "origin": r.Status.Origin,
+				"run": r.Status.ID, "verdict": r.Status.Verdict}
 		}
 		return enc.Encode(struct {
 			A map[string]any `json:"a"`

@@ -80,7 +80,8 @@ func explained(ctx context.Context, c client.Client, namespace, name string, err
 		for i := range groups.Items {
 			names = append(names, groups.Items[i].Name)
 		}
-		return fmt.Errorf("no CommGroup %s in namespace %s; %s", name, namespace, choices(names, "it has none: choose another with -n", "it has "))
+		return fmt.Errorf("no CommGroup %s in namespace %s; %s",
+			name, namespace, choices(names, "it has none: choose another with -n", "it has "))
 	}
 	return err
 }

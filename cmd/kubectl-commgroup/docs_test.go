@@ -26,7 +26,8 @@ func TestPagesCommandsParse(t *testing.T) {
 	if lines < 150 {
 		t.Errorf("found only %d lines", lines)
 	}
-	for _, wrong := range [][]string{{"results", "g", "--nodes", "n"}, {"explane", "g"}, {"wait", "g", "h"}, {"explane"}} {
+	for _, wrong := range [][]string{{"results", "g", "--nodes", "n"}, {"explane", "g"},
+		{"wait", "g", "h"}, {"explane"}} {
 		if parse(rootCommand(&options{clock: clock.RealClock{}}), wrong) == nil {
 			t.Errorf("%q parses", wrong)
 		}

@@ -33,7 +33,8 @@ func (f *follower) each(ctx context.Context, look func(*state.Group) (stop bool,
 	for {
 		of := []client.ListOption{client.InNamespace(f.namespace)}
 		if f.name != "" {
-			of = append(of, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", f.name)})
+			of = append(of,
+				client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", f.name)})
 		}
 		w, err := f.client.Watch(ctx, &v1alpha1.CommGroupList{}, of...)
 		if err != nil {
@@ -53,7 +54,8 @@ func (f *follower) each(ctx context.Context, look func(*state.Group) (stop bool,
 }
 
 // eachOf serves one watch until it ends.
-func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*state.Group) (bool, error), ticks <-chan time.Time, tick func() error) (bool, error) {
+func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*state.Group) (bool, error),
+	ticks <-chan time.Time, tick func() error) (bool, error) {
 	var group *state.Group
 	if f.name != "" {
 		var err error
@@ -87,7 +89,8 @@ func (f *follower) eachOf(ctx context.Context, w watch.Interface, look func(*sta
 			}
 			group, err := state.Of(ctx, f.client, stored)
 			if err != nil {
-				return false, cmp.Or(ctx.Err(), fmt.Errorf("reading the CommRuns of %s: %w", watched(f.namespace, f.name), err))
+				return false,
+					cmp.Or(ctx.Err(), fmt.Errorf("reading the CommRuns of %s: %w", watched(f.namespace, f.name), err))
 			}
 			if stop, err := look(group); stop || err != nil {
 				return stop, err
@@ -120,7 +123,8 @@ func progressLine(g *state.Group) string {
 	why := "no status yet"
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionRunning); c != nil {
 		why = c.Message
-		if r := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionAccepted); r != nil && r.Status != "True" {
+		if r := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionAccepted); r != nil &&
+			r.Status != "True" {
 			why = r.Message
 		}
 	}
@@ -128,19 +132,23 @@ func progressLine(g *state.Group) string {
 		return fmt.Sprintf("no run is going on; %d of %d members report: %s", m.Reporting, m.Selected, why)
 	}
 	done := m.Passed + m.Failed + m.Inconclusive + m.Errored + m.Skipped
-	text := fmt.Sprintf("run %s: %d of %d members done", run.ID, done, max(m.Selected, done+m.Running+m.Pending)) // some may have left the group since
+	// some may have left the group since
+	text := fmt.Sprintf("run %s: %d of %d members done", run.ID, done, max(m.Selected, done+m.Running+m.Pending))
 	for _, part := range []struct {
 		n    int32
 		what string
-	}{{m.Passed, "passed"}, {m.Failed, "failed"}, {m.Errored, "errors"}, {m.Inconclusive, "inconclusive"}, {m.Skipped, "skipped"}, {m.Running, "running"}, {m.Pending, "waiting"}} {
+	}{{m.Passed, "passed"}, {m.Failed, "failed"}, {m.Errored, "errors"}, {m.Inconclusive, "inconclusive"},
+		{m.Skipped, "skipped"}, {m.Running, "running"}, {m.Pending, "waiting"}} {
 		if part.n > 0 {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
 	}
 	if s := g.Status.Span; s != nil && s.RunID == run.ID && s.Stage != v1alpha1.StageNodes {
-		text += fmt.Sprintf("; over several nodes: stage %s, %d of %d members, %d tests", s.Stage, s.Present, s.Members, len(s.Tests))
+		text += fmt.Sprintf("; over several nodes: stage %s, %d of %d members, %d tests",
+			s.Stage, s.Present, s.Members, len(s.Tests))
 		if l := s.Localization; l != nil {
-			text += fmt.Sprintf(", search for the culprit %s in round %d of at most %d", strings.ToLower(string(l.State)), l.Rounds, l.MaxRounds)
+			text += fmt.Sprintf(", search for the culprit %s in round %d of at most %d",
+				strings.ToLower(string(l.State)), l.Rounds, l.MaxRounds)
 		}
 	}
 	return text
@@ -179,9 +187,11 @@ func (p *progress) tick(ctx context.Context) error {
 	if !p.live || p.group == nil {
 		return nil
 	}
-	if run := p.group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning && p.group.Status.Members.Selected <= maxSteps {
+	if run := p.group.Status.Run; run != nil && run.Phase == v1alpha1.RunPhaseRunning &&
+		p.group.Status.Members.Selected <= maxSteps {
 		var nodes v1alpha1.CommTaskList
-		if err := p.client.List(ctx, &nodes, client.InNamespace(p.namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(p.name)}); err == nil {
+		if err := p.client.List(ctx, &nodes, client.InNamespace(p.namespace),
+			client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(p.name)}); err == nil {
 			p.step = stepOf(run.ID, nodes.Items) // without an answer the line stays as it is
 		}
 	}
@@ -210,7 +220,8 @@ func stepOf(runID string, nodes []v1alpha1.CommTask) string {
 }
 
 func (p *progress) draw() error {
-	line := report.Visible(fmt.Sprintf("[%s] %s%s", p.options.clock.Since(p.began).Round(time.Second), progressLine(p.group), p.step))
+	line := report.Visible(fmt.Sprintf("[%s] %s%s",
+		p.options.clock.Since(p.began).Round(time.Second), progressLine(p.group), p.step))
 	if c := p.out.Columns; c > 1 {
 		line = cut(line, c-1)
 	}

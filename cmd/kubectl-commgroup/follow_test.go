@@ -35,7 +35,8 @@ func answering(t *testing.T, reads int) *cli {
 			asked, _ = o.(*v1alpha1.CommRun)
 			return inner.Create(ctx, o, opts...)
 		},
-		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if err := inner.Get(ctx, key, o, opts...); err != nil {
 				return err
 			}
@@ -66,11 +67,13 @@ func answering(t *testing.T, reads int) *cli {
 
 func TestRunAndWait(t *testing.T) {
 	out, errs, code := answering(t, 10).run("run", "mi300x")
-	if code != 0 || !strings.Contains(out, "default/mi300x: run 1-2 has started; follow it with: kubectl commgroup wait mi300x -n default") {
+	if code != 0 || !strings.Contains(out,
+		"default/mi300x: run 1-2 has started; follow it with: kubectl commgroup wait mi300x -n default") {
 		t.Errorf("run: exit code %d, %s\n%s", code, errs, out)
 	}
 	out, errs, code = answering(t, 2).run("run", "mi300x", "--wait")
-	if code != 0 || !strings.Contains(out, "run 1-2: Finished, Pass") || strings.Contains(out, "\x1b") || strings.Contains(out, "\r") {
+	if code != 0 || !strings.Contains(out, "run 1-2: Finished, Pass") || strings.Contains(out, "\x1b") ||
+		strings.Contains(out, "\r") {
 		t.Errorf("run --wait in a pipe: exit code %d, %s\n%q", code, errs, out)
 	}
 }
@@ -89,7 +92,8 @@ func TestRunAsksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := slices.DeleteFunc(runs.Items, func(r v1alpha1.CommRun) bool { return !state.Pending(&r) })
-	if len(asked) != 1 || asked[0].Namespace != "default" || asked[0].Spec != (v1alpha1.CommRunSpec{GroupName: "mi300x"}) {
+	if len(asked) != 1 || asked[0].Namespace != "default" ||
+		asked[0].Spec != (v1alpha1.CommRunSpec{GroupName: "mi300x"}) {
 		t.Errorf("asked for %+v, want one run", asked)
 	}
 }
@@ -117,12 +121,14 @@ func TestRequestThatStartsWhatWaited(t *testing.T) {
 		c := newCLI(t, func(g *state.Group) {
 			for i := range g.Status.Conditions {
 				if one := &g.Status.Conditions[i]; one.Type == v1alpha1.ConditionRunning {
-					one.Status, one.Reason, one.Message = metav1.ConditionFalse, v1alpha1.ReasonWaiting, "it does not fit into any day"
+					one.Status, one.Reason, one.Message = metav1.ConditionFalse, v1alpha1.ReasonWaiting,
+						"it does not fit into any day"
 				}
 			}
 		})
 		c.options.client = interceptor.NewClient(c.options.client, interceptor.Funcs{
-			Watch: func(ctx context.Context, inner client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+			Watch: func(ctx context.Context, inner client.WithWatch, _ client.ObjectList,
+				_ ...client.ListOption) (watch.Interface, error) {
 				events := watch.NewFakeWithChanSize(1, false)
 				group, err := state.Load(ctx, inner, client.ObjectKeyFromObject(c.group))
 				if err != nil || !starts {
@@ -134,8 +140,10 @@ func TestRequestThatStartsWhatWaited(t *testing.T) {
 				events.Modify(changed)
 				return events, nil
 			}})
-		out, errs, code := c.run("run", "mi300x", "--answer-timeout", map[bool]string{true: "1m", false: "50ms"}[starts])
-		if told := strings.Contains(out, "does not fit into any day"); code != 0 || told == starts || strings.Contains(out, "run 1-2 has started") != starts {
+		out, errs, code := c.run("run", "mi300x",
+			"--answer-timeout", map[bool]string{true: "1m", false: "50ms"}[starts])
+		if told := strings.Contains(out, "does not fit into any day"); code != 0 || told == starts ||
+			strings.Contains(out, "run 1-2 has started") != starts {
 			t.Errorf("%s: exit code %d, %s\n%s", name, code, errs, out)
 		}
 	}
@@ -164,7 +172,8 @@ func TestLiveLine(t *testing.T) {
 	text := <-read
 	_ = master.Close()
 	_, live, _ := strings.Cut(text, "\n") // the first line says that the run has started
-	if !strings.HasPrefix(live, "\r[0s] run 1-2: 2 of 4 members done, 2 passed, 2 running") || !strings.HasSuffix(live, "\r\x1b[K") {
+	if !strings.HasPrefix(live, "\r[0s] run 1-2: 2 of 4 members done, 2 passed, 2 running") ||
+		!strings.HasSuffix(live, "\r\x1b[K") {
 		t.Errorf("live line: %q", live)
 	}
 	for _, line := range strings.Split(escape.ReplaceAllString(live, ""), "\r") {
@@ -182,15 +191,23 @@ func TestAnswerTo(t *testing.T) {
 		status state.Status
 		want   string
 	}{
-		"nothing yet":    {state.Status{}, ""},
-		"an older run":   {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-1", Name: "pool-1", Phase: v1alpha1.RunPhaseFinished}}, ""},
-		"started":        {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-2", Name: "pool-asked", Phase: v1alpha1.RunPhaseRunning}}, "run 1-2 has started"},
-		"over already":   {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-2", Name: "pool-asked", Phase: v1alpha1.RunPhaseFinished}}, "run 1-2 has started"},
-		"another one":    {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-1", Name: "pool-1", Phase: v1alpha1.RunPhaseRunning}}, "run 1-1 is going on; the requested one follows it"},
-		"not accepted":   {state.Status{Conditions: []metav1.Condition{condition("Accepted", "False", "NoGPUResource")}}, "no run starts yet: why (NoGPUResource)"},
-		"it waits":       {state.Status{Conditions: []metav1.Condition{condition("Running", "False", "WaitingForPreconditions")}}, "no run starts yet: why (WaitingForPreconditions)"},
-		"waited before":  {state.Status{Conditions: []metav1.Condition{{Type: "Running", Status: "False", Reason: "WaitingForPreconditions", Message: "no budget"}}}, ""},
-		"the run before": {state.Status{Conditions: []metav1.Condition{condition("Running", "False", "RunFinished")}}, ""},
+		"nothing yet": {state.Status{}, ""},
+		"an older run": {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-1", Name: "pool-1",
+			Phase: v1alpha1.RunPhaseFinished}}, ""},
+		"started": {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-2", Name: "pool-asked",
+			Phase: v1alpha1.RunPhaseRunning}}, "run 1-2 has started"},
+		"over already": {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-2", Name: "pool-asked",
+			Phase: v1alpha1.RunPhaseFinished}}, "run 1-2 has started"},
+		"another one": {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-1", Name: "pool-1",
+			Phase: v1alpha1.RunPhaseRunning}}, "run 1-1 is going on; the requested one follows it"},
+		"not accepted": {state.Status{Conditions: []metav1.Condition{condition("Accepted", "False", "NoGPUResource")}},
+			"no run starts yet: why (NoGPUResource)"},
+		"it waits": {state.Status{Conditions: []metav1.Condition{condition("Running", "False",
+			"WaitingForPreconditions")}}, "no run starts yet: why (WaitingForPreconditions)"},
+		"waited before": {state.Status{Conditions: []metav1.Condition{{Type: "Running", Status: "False",
+			Reason: "WaitingForPreconditions", Message: "no budget"}}}, ""},
+		"the run before": {state.Status{Conditions: []metav1.Condition{condition("Running", "False", "RunFinished")}},
+			""},
 	} {
 		got := answerTo(&state.Group{Status: tc.status}, "pool-asked", "no budget")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {

@@ -22,8 +22,9 @@ func hostile(t *testing.T, object any) {
 	if err := json.Unmarshal(raw, &tree); err != nil {
 		t.Fatal(err)
 	}
-	free := map[string]bool{"message": true, "gpuModel": true, "version": true, "kernelRelease": true, "summary": true, "reason": true, "pciAddress": true,
-		"firmware": true, "name": true, "causes": true, "detail": true, "step": true, "mesh": true, "partition": true, "requested": true, "effective": true}
+	free := map[string]bool{"message": true, "gpuModel": true, "version": true, "kernelRelease": true, "summary": true,
+		"reason": true, "pciAddress": true, "firmware": true, "name": true, "causes": true, "detail": true,
+		"step": true, "mesh": true, "partition": true, "requested": true, "effective": true}
 	var walk func(key string, v any) any
 	walk = func(key string, v any) any {
 		switch x := v.(type) {
@@ -76,11 +77,15 @@ func TestNoCommandPassesOnWhatATerminalObeys(t *testing.T) {
 		}
 	}
 	seen := 0
-	for _, args := range [][]string{{"status", "mi300x"}, {"status", "-A"}, {"status", "mi300x", "-o", "json"}, {"topology", "sim-node-2"}, {"topology", "mi300x"},
-		{"results", "mi300x"}, {"results", "mi300x", "--node", "sim-node-2"}, {"results", "mi300x", "-o", "json"}, {"results", "mi300x", "-o", "csv"},
-		{"explain", "mi300x"}, {"compare", "mi300x"}, {"compare", "--list", "mi300x"}, {"wait", "mi300x"}} {
+	for _, args := range [][]string{{"status", "mi300x"}, {"status", "-A"},
+		{"status", "mi300x", "-o", "json"}, {"topology", "sim-node-2"}, {"topology", "mi300x"},
+		{"results", "mi300x"}, {"results", "mi300x", "--node", "sim-node-2"}, {"results", "mi300x", "-o", "json"},
+		{"results", "mi300x", "-o", "csv"}, {"explain", "mi300x"}, {"compare", "mi300x"},
+		{"compare", "--list", "mi300x"}, {"wait", "mi300x"}} {
 		out, _, _ := c.run(append(args, "--color=never")...)
-		if i := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && r != '\t' && unicode.Is(unicode.C, r) }); i >= 0 {
+		if i := strings.IndexFunc(out, func(r rune) bool {
+			return r != '\n' && r != '\t' && unicode.Is(unicode.C, r)
+		}); i >= 0 {
 			t.Errorf("%v: %q in ...%q", args, out[i], out[max(0, i-60):min(len(out), i+40)])
 		}
 		if strings.Contains(out, `\u001b]0;pwned`) {

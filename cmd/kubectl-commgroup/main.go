@@ -70,7 +70,8 @@ func rootCommand(o *options) *cobra.Command {
 		Version: version,
 		Short:   "Show and drive CommGroups: are these GPU nodes fit, and are the settings in effect?",
 		Long: "Show and drive CommGroups: are these GPU nodes fit, and are the settings in effect?\n\n" +
-			"Exit codes: 0 the answer is yes (the group is Ready, the run is as good), 1 it is no, 2 there is none: the command failed, or gave up\n" +
+			"Exit codes: 0 the answer is yes (the group is Ready, the run is as good), 1 it is no, 2 there is none: " +
+			"the command failed, or gave up\n" +
 			"waiting. Colours are only used on a terminal; NO_COLOR or --color=never turns them off.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -78,12 +79,13 @@ func rootCommand(o *options) *cobra.Command {
 	}
 	root.SetErr(&report.Terminal{Writer: os.Stderr})
 	flags := root.PersistentFlags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig file")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the CommGroup (default: the context's)")
 	flags.StringVar(&o.colour, "color", colourAuto, "colours: auto (on a terminal), always or never")
-	root.AddCommand(newStatusCommand(o), newTopologyCommand(o), newResultsCommand(o), newCompareCommand(o), newExplainCommand(o),
-		newRunCommand(o), newWaitCommand(o), newVersionCommand(o))
+	root.AddCommand(newStatusCommand(o), newTopologyCommand(o), newResultsCommand(o), newCompareCommand(o),
+		newExplainCommand(o), newRunCommand(o), newWaitCommand(o), newVersionCommand(o))
 	root.AddCommand(newReportCommand(o))
 	root.AddCommand(newBundleCommand(o))
 	return root

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// managerSilentAfter is how old the leading manager's lease may be: it is renewed every few seconds, and a hand-over
-	// and clocks that differ take some, too.
+	// managerSilentAfter is how old the leading manager's lease may be: it is renewed every few seconds, and a
+	// hand-over and clocks that differ take some, too.
 	managerSilentAfter = 90 * time.Second
 	// leaseTimeout bounds the look at it, which no command is to fail for.
 	leaseTimeout = 5 * time.Second
@@ -44,6 +44,6 @@ func managerSilence(ctx context.Context, c client.Client, now clock.PassiveClock
 	if silent < managerSilentAfter {
 		return ""
 	}
-	return fmt.Sprintf("no manager has been heard of for %s (lease %s/%s), so nothing here is kept up to date and no run starts or ends: %s",
-		silent.Round(time.Second), newest.Namespace, newest.Name, report.FindManager)
+	return fmt.Sprintf("no manager has been heard of for %s (lease %s/%s), so nothing here is kept up to date and no "+
+		"run starts or ends: %s", silent.Round(time.Second), newest.Namespace, newest.Name, report.FindManager)
 }

@@ -22,9 +22,11 @@ import (
 func newReportCommand(o *options) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "report NAME",
-		Short: "Write one HTML file that shows all of a CommGroup offline: culprit and next step first, then plots and the xGMI picture",
-		Example: "  kubectl commgroup report mi300x                       # writes ./commgroup-NAMESPACE-mi300x.html\n" +
+		Use: "report NAME",
+		Short: "Write one HTML file that shows all of a CommGroup offline: culprit and next step first, then plots " +
+			"and the xGMI picture",
+		Example: "  kubectl commgroup report mi300x                       # writes " +
+			"./commgroup-NAMESPACE-mi300x.html\n" +
 			"  kubectl commgroup report mi300x --html pool.html\n" +
 			"  kubectl commgroup report mi300x --html - | ssh desk 'cat > pool.html'",
 		Args:              cobra.ExactArgs(1),
@@ -37,7 +39,8 @@ func newReportCommand(o *options) *cobra.Command {
 			return reportTo(cmd.Context(), c, cmd.OutOrStdout(), namespace, args[0], file, time.Now())
 		},
 	}
-	cmd.Flags().StringVar(&file, "html", "", `file to write, "-" for standard output (default: commgroup-NAMESPACE-NAME.html in the present folder)`)
+	cmd.Flags().StringVar(&file, "html", "",
+		`file to write, "-" for standard output (default: commgroup-NAMESPACE-NAME.html in the present folder)`)
 	return cmd
 }
 
@@ -77,7 +80,8 @@ func loadPaged(ctx context.Context, c client.Client, namespace, name string) (*s
 	var nodes []report.Member
 	for token := ""; ; {
 		var list v1alpha1.CommTaskList
-		if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(name)},
+		if err := c.List(ctx, &list, client.InNamespace(namespace),
+			client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(name)},
 			client.Limit(pageSize), client.Continue(token)); err != nil {
 			return nil, nil, fmt.Errorf("listing the CommTasks of %s/%s: %w", namespace, name, err)
 		}

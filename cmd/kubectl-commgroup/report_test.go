@@ -25,10 +25,12 @@ func fakeGroup(t *testing.T, nodes int) client.WithWatch {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "pool"}})
+	b := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(&v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "pool"}})
 	for i := range nodes {
 		name := fmt.Sprintf("node-%d", i)
-		b = b.WithObjects(&v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: v1alpha1.CommTaskName("pool", name), Labels: map[string]string{v1alpha1.LabelGroup: "pool"}},
+		b = b.WithObjects(&v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ml",
+			Name: v1alpha1.CommTaskName("pool", name), Labels: map[string]string{v1alpha1.LabelGroup: "pool"}},
 			Spec: v1alpha1.CommTaskSpec{NodeName: name}})
 	}
 	return b.Build()
@@ -42,14 +44,16 @@ func TestReportFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(file)
-	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(page), []byte("<!DOCTYPE html>")) || !bytes.Contains(page, []byte("node-2")) {
+	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(page), []byte("<!DOCTYPE html>")) ||
+		!bytes.Contains(page, []byte("node-2")) {
 		t.Errorf("the file has %.200q, %v", page, err)
 	}
 	if !strings.Contains(out.String(), "pool.html") {
 		t.Errorf("printed %q", out.String())
 	}
 	out.Reset()
-	if err := reportTo(t.Context(), c, &out, "ml", "pool", "-", time.Unix(0, 0)); err != nil || out.String() != string(page) {
+	if err := reportTo(t.Context(), c, &out, "ml", "pool", "-", time.Unix(0, 0)); err != nil ||
+		out.String() != string(page) {
 		t.Errorf("on standard output: %v, %d bytes, in the file %d", err, out.Len(), len(page))
 	}
 	t.Chdir(dir)
@@ -63,10 +67,13 @@ func TestReportFile(t *testing.T) {
 
 func TestReportErrors(t *testing.T) {
 	c := fakeGroup(t, 0)
-	if err := reportTo(t.Context(), c, io.Discard, "ml", "nobody", "-", time.Now()); err == nil || !strings.Contains(err.Error(), "no CommGroup nobody in namespace ml; it has pool") {
+	if err := reportTo(t.Context(), c, io.Discard, "ml", "nobody", "-", time.Now()); err == nil ||
+		!strings.Contains(err.Error(), "no CommGroup nobody in namespace ml; it has pool") {
 		t.Errorf("a group that is not there: %v", err)
 	}
-	if err := reportTo(t.Context(), c, io.Discard, "ml", "pool", filepath.Join(t.TempDir(), "no", "such", "folder.html"), time.Now()); err == nil || !strings.Contains(err.Error(), "--html") {
+	if err := reportTo(t.Context(), c, io.Discard, "ml", "pool",
+		filepath.Join(t.TempDir(), "no", "such", "folder.html"), time.Now()); err == nil ||
+		!strings.Contains(err.Error(), "--html") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

@@ -35,10 +35,14 @@ func newResultsCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results NAME",
 		Short: "The A/B table: Baseline, DDA and LowPrecision by message size",
-		Long: "Latency, bus bandwidth and gain of the last run, or with --run of an earlier one, as the members' medians, or with --node of one node.\n" +
-			"The JSON of a group is a file that kubectl commgroup compare takes. In CSV a figure that was not measured is empty.",
-		Example: "  kubectl commgroup results mi300x\n  kubectl commgroup results mi300x --collective AllReduce --variant Baseline,DDA\n" +
-			"  kubectl commgroup results mi300x --node gpu-node-07 -o csv\n  kubectl commgroup results mi300x -o json > before.json",
+		Long: "Latency, bus bandwidth and gain of the last run, or with --run of an earlier one, as the members' " +
+			"medians, or with --node of one node.\n" +
+			"The JSON of a group is a file that kubectl commgroup compare takes. In CSV a figure that was not " +
+			"measured is empty.",
+		Example: "  kubectl commgroup results mi300x\n  kubectl commgroup results mi300x --collective AllReduce " +
+			"--variant Baseline,DDA\n" +
+			"  kubectl commgroup results mi300x --node gpu-node-07 -o csv\n  kubectl commgroup results mi300x -o " +
+			"json > before.json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: o.groupNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,7 +72,8 @@ func newResultsCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printResults(w, withRun(group, record), record, nil, choice) // the nodes' own reports are of the last run
+			// the nodes' own reports are of the last run
+			return printResults(w, withRun(group, record), record, nil, choice)
 		},
 	}
 	flags := cmd.Flags()
@@ -95,8 +100,10 @@ func withRun(group *state.Group, r *v1alpha1.CommRun) *state.Group {
 	out := &state.Group{ObjectMeta: group.ObjectMeta, Spec: group.Spec}
 	s := &out.Status
 	s.Run, s.Template, s.ResultsRunID = &r.Status.GroupRunStatus, r.Status.Template, r.Status.ID
-	s.Origin, s.Members, s.DataErrors, s.Results, s.Span = r.Status.Origin, ptr.Deref(r.Status.Members, v1alpha1.MemberCounts{}), r.Status.DataErrors, r.Status.Results, r.Status.Span
-	s.Settings, s.Inventory, s.Checks, s.Culprits, s.CulpritsRunID = r.Status.Settings, r.Status.Inventory, r.Status.Checks, r.Status.Culprits, r.Status.ID
+	s.Origin, s.Members, s.DataErrors, s.Results, s.Span = r.Status.Origin,
+		ptr.Deref(r.Status.Members, v1alpha1.MemberCounts{}), r.Status.DataErrors, r.Status.Results, r.Status.Span
+	s.Settings, s.Inventory, s.Checks, s.Culprits, s.CulpritsRunID = r.Status.Settings, r.Status.Inventory,
+		r.Status.Checks, r.Status.Culprits, r.Status.ID
 	if r.Status.Summary != nil {
 		s.History = []v1alpha1.RunSummary{*r.Status.Summary}
 	}
@@ -198,8 +205,8 @@ func noResults(group *state.Group, node *report.Member, choice *resultsChoice) e
 	if len(variants) == 0 {
 		return fmt.Errorf("%s has no results yet: %s", of, whyNothing(group))
 	}
-	return fmt.Errorf("no results of variant %s and collective %s; %s has variants %s and collectives %s", orAny(choice.variants),
-		orAny(choice.collectives), of, distinct(variants), distinct(collectives))
+	return fmt.Errorf("no results of variant %s and collective %s; %s has variants %s and collectives %s",
+		orAny(choice.variants), orAny(choice.collectives), of, distinct(variants), distinct(collectives))
 }
 
 // memberNamed is the CommTask of a node's name; nil where no name is given.
@@ -247,8 +254,12 @@ func filterNode(node *report.Member, choice *resultsChoice) (*report.Member, boo
 	if run == nil {
 		return out, false
 	}
-	found := slices.ContainsFunc(run.Results, func(r v1alpha1.ResultSeries) bool { return choice.matches(r.Variant, r.Collective) })
-	run.Results = slices.DeleteFunc(run.Results, func(r v1alpha1.ResultSeries) bool { return !choice.needs(r.Variant, r.Collective) })
+	found := slices.ContainsFunc(run.Results, func(r v1alpha1.ResultSeries) bool {
+		return choice.matches(r.Variant, r.Collective)
+	})
+	run.Results = slices.DeleteFunc(run.Results, func(r v1alpha1.ResultSeries) bool {
+		return !choice.needs(r.Variant, r.Collective)
+	})
 	run.DataErrors = filterDataErrors(run.DataErrors, choice)
 	return out, found
 }
@@ -256,7 +267,9 @@ func filterNode(node *report.Member, choice *resultsChoice) (*report.Member, boo
 // filterDataErrors leaves out whole entries: one holds several collectives, and stays where one of them is asked for.
 func filterDataErrors(all []v1alpha1.DataErrors, choice *resultsChoice) []v1alpha1.DataErrors {
 	return slices.DeleteFunc(all, func(e v1alpha1.DataErrors) bool {
-		return !slices.ContainsFunc(e.Collectives, func(c v1alpha1.Collective) bool { return choice.matches(e.Variant, c) })
+		return !slices.ContainsFunc(e.Collectives, func(c v1alpha1.Collective) bool {
+			return choice.matches(e.Variant, c)
+		})
 	})
 }
 
@@ -270,12 +283,15 @@ func figure[T int32 | int64](list []T, i int) string {
 
 func writeCSV(w io.Writer, group *state.Group) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
+	rows := [][]string{{"origin", "run", "variant", "collective", "datatype", "placement", "sizeBytes",
+		"latencyNanoseconds", "busBandwidthMBps", "minBusBandwidthMBps", "nodes"}}
 	run := group.Status.ResultsRunID
 	for _, r := range group.Status.Results {
 		for i, size := range r.SizeBytes {
-			rows = append(rows, []string{string(group.Status.Origin), run, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
-				strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i), figure(r.MinBusBandwidthMBps, i), fmt.Sprint(r.Nodes)})
+			rows = append(rows, []string{string(group.Status.Origin), run, string(r.Variant),
+				string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
+				strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i),
+				figure(r.MinBusBandwidthMBps, i), fmt.Sprint(r.Nodes)})
 		}
 	}
 	return out.WriteAll(rows)
@@ -283,12 +299,15 @@ func writeCSV(w io.Writer, group *state.Group) error {
 
 func writeNodeCSV(w io.Writer, origin v1alpha1.Origin, node *report.Member) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes", "latencyNanoseconds", "busBandwidthMBps", "noisePercent", "spreadPercent"}}
+	rows := [][]string{{"origin", "run", "node", "variant", "collective", "datatype", "placement", "sizeBytes",
+		"latencyNanoseconds", "busBandwidthMBps", "noisePercent", "spreadPercent"}}
 	if run := node.Status.Run; run != nil {
 		for _, r := range run.Results {
 			for i, size := range r.SizeBytes {
-				rows = append(rows, []string{string(origin), run.ID, node.Spec.NodeName, string(r.Variant), string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
-					strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i), figure(r.NoisePercent, i), figure(r.SpreadPercent, i)})
+				rows = append(rows, []string{string(origin), run.ID, node.Spec.NodeName, string(r.Variant),
+					string(r.Collective), string(r.Datatype), string(cmp.Or(r.Placement, v1alpha1.OutOfPlace)),
+					strconv.FormatInt(size, 10), figure(r.LatencyNanoseconds, i), figure(r.BusBandwidthMBps, i),
+					figure(r.NoisePercent, i), figure(r.SpreadPercent, i)})
 			}
 		}
 	}

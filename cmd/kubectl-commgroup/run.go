@@ -33,9 +33,11 @@ func newRunCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME",
 		Short: "Ask for a new run of all members, and with --wait follow it to its end",
-		Long: "The request is a CommRun, which the command creates; it returns once the manager has answered it. While a run is going on, the\n" +
+		Long: "The request is a CommRun, which the command creates; it returns once the manager has answered it. " +
+			"While a run is going on, the\n" +
 			"requested one follows it. Where a CommRun waits already, the command creates no second one.\n\n" +
-			"Exit code 0: requested, with --wait the group is Ready after the run; 1: with --wait it is not; 2: the command failed, no manager\n" +
+			"Exit code 0: requested, with --wait the group is Ready after the run; 1: with --wait it is not; 2: " +
+			"the command failed, no manager\n" +
 			"answered, the group is suspended, or --timeout was over.",
 		Example:           "  kubectl commgroup run mi300x\n  kubectl commgroup run mi300x --wait --timeout 1h",
 		Args:              cobra.ExactArgs(1),
@@ -60,7 +62,8 @@ func newRunCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the run is over, showing progress")
 	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "with --wait: give up after this time")
-	cmd.Flags().DurationVar(&answer, "answer-timeout", answerTimeout, "give up where the manager has not answered the request by then")
+	cmd.Flags().DurationVar(&answer, "answer-timeout", answerTimeout,
+		"give up where the manager has not answered the request by then")
 	return cmd
 }
 
@@ -69,9 +72,12 @@ func newWaitCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until the present run is over, showing progress",
-		Long: "Waits for the run of the group's present spec and of the last request. On a terminal one line shows where it is; else a line is\n" +
-			"printed for each change.\n\nExit code 0: the group is Ready after the run; 1: it is not; 2: the command failed, or --timeout was over.",
-		Example:           "  kubectl commgroup wait mi300x\n  kubectl commgroup wait mi300x --timeout 2h && helm install training ./chart",
+		Long: "Waits for the run of the group's present spec and of the last request. On a terminal one line shows " +
+			"where it is; else a line is\n" +
+			"printed for each change.\n\nExit code 0: the group is Ready after the run; 1: it is not; 2: " +
+			"the command failed, or --timeout was over.",
+		Example: "  kubectl commgroup wait mi300x\n  kubectl commgroup wait mi300x --timeout 2h && helm install " +
+			"training ./chart",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: o.groupNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -152,7 +158,8 @@ func (f *follower) request(ctx context.Context, timeout time.Duration) (string, 
 		return fmt.Sprintf("%s/%s: %s", f.namespace, f.name, text), nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", fmt.Errorf("a run of %s/%s is requested (CommRun %s), and no manager has answered within %s: "+
-			"is it running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager. The run starts once one does", f.namespace, f.name, request, timeout)
+			"is it running? kubectl get pods -A -l app.kubernetes.io/name=commgroup-manager. The run starts "+
+			"once one does", f.namespace, f.name, request, timeout)
 	}
 	return "", err
 }
@@ -164,17 +171,20 @@ func runnable(g *state.Group) error {
 		return fmt.Errorf("CommGroup %s/%s is being deleted: it makes no run", g.Namespace, g.Name)
 	case g.Spec.Run.State == v1alpha1.RunSuspended:
 		return fmt.Errorf("CommGroup %s/%s is suspended (run.state: Suspended): no run starts. Set it to Active: "+
-			"kubectl -n %s patch commgroup %s --type merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'", g.Namespace, g.Name, g.Namespace, g.Name)
+			"kubectl -n %s patch commgroup %s --type merge -p '{\"spec\":{\"run\":{\"state\":\"Active\"}}}'",
+			g.Namespace, g.Name, g.Namespace, g.Name)
 	case g.Status.RunSuspended:
 		return fmt.Errorf("CommRun %s/%s is suspended (spec.suspend): no run starts before it. Set that to false: "+
-			"kubectl -n %s patch commrun %s --type merge -p '{\"spec\":{\"suspend\":false}}', or delete it", g.Namespace, g.Status.Run.Name, g.Namespace, g.Status.Run.Name)
+			"kubectl -n %s patch commrun %s --type merge -p '{\"spec\":{\"suspend\":false}}', or delete it",
+			g.Namespace, g.Status.Run.Name, g.Namespace, g.Status.Run.Name)
 	}
 	return nil
 }
 
 // waitingMessage says what a run that is due waits for; empty where none does.
 func waitingMessage(g *state.Group) string {
-	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionRunning); c != nil && c.Reason == v1alpha1.ReasonWaiting {
+	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionRunning); c != nil &&
+		c.Reason == v1alpha1.ReasonWaiting {
 		return c.Message
 	}
 	return ""
@@ -242,11 +252,13 @@ func (f *follower) wait(ctx context.Context, timeout time.Duration) error {
 	p.clear()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		text := fmt.Sprintf("waiting for the run of CommGroup %s/%s to end: gave up after %s; last seen: %s.", f.namespace, f.name, timeout, strings.TrimRight(lastSeen(last), ". "))
+		text := fmt.Sprintf("waiting for the run of CommGroup %s/%s to end: gave up after %s; last seen: %s.",
+			f.namespace, f.name, timeout, strings.TrimRight(lastSeen(last), ". "))
 		if silence != "" {
 			return errors.New(text + " " + reasons.Sentence(silence))
 		}
-		return fmt.Errorf("%s See kubectl commgroup status %s -n %s, or wait longer with --timeout", text, f.name, f.namespace)
+		return fmt.Errorf("%s See kubectl commgroup status %s -n %s, or wait longer with --timeout",
+			text, f.name, f.namespace)
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted; the run goes on: kubectl commgroup wait %s -n %s", f.name, f.namespace)
 	case err != nil:

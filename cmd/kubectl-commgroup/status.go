@@ -28,12 +28,18 @@ func newStatusCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Conditions, members, settings and culprits of a CommGroup, or one line for each group",
-		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: conditions, culprits, members (the\n" +
-			"worst first, at most 32 of them), settings (requested, effective, verified, usable), checks, the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
-			"With --watch it is shown anew whenever it has changed, until Ctrl-C or --timeout. A terminal shows as much as fits into it, and all of\n" +
-			"the last status at the end; a pipe or file gets each status in full, one after the other. An API server that is away for a while is waited for.\n\n" +
-			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to show. With --watch the last status counts.",
-		Example: "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n training\n  kubectl commgroup status mi300x -o yaml\n" +
+		Long: "Without NAME one line for each CommGroup of the namespace, or of all with -A. With NAME everything: " +
+			"conditions, culprits, members (the\n" +
+			"worst first, at most 32 of them), settings (requested, effective, verified, usable), checks, " +
+			"the last runs. A note says where no manager leads, as far as its lease may be read.\n\n" +
+			"With --watch it is shown anew whenever it has changed, until Ctrl-C or --timeout. A terminal shows as " +
+			"much as fits into it, and all of\n" +
+			"the last status at the end; a pipe or file gets each status in full, one after the other. " +
+			"An API server that is away for a while is waited for.\n\n" +
+			"Exit code 0: every group shown is Ready; 1: one is not; 2: the command failed, or there is no group to " +
+			"show. With --watch the last status counts.",
+		Example: "  kubectl commgroup status\n  kubectl commgroup status -A\n  kubectl commgroup status mi300x -n " +
+			"training\n  kubectl commgroup status mi300x -o yaml\n" +
 			"  kubectl commgroup status mi300x -w\n  kubectl commgroup status -A -w --timeout 8h",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.groupNames,
@@ -163,7 +169,8 @@ func notReady(groups ...state.Group) error {
 
 // ready: the condition speaks of the present spec, and the group is not being deleted.
 func ready(g *state.Group) bool {
-	return meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) && g.Status.ObservedGeneration == g.Generation && g.DeletionTimestamp.IsZero()
+	return meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) &&
+		g.Status.ObservedGeneration == g.Generation && g.DeletionTimestamp.IsZero()
 }
 
 // printObject writes an object, or a list, as the API has it, without what only servers read.
@@ -233,13 +240,17 @@ func printStatus(w io.Writer, group *state.Group, nodes []report.Member, allMemb
 		{"Over several nodes", s.Span != nil, func() error { return report.Span(w, group, nodes) }},
 		{"Members", len(nodes) > 0, func() error { return report.Nodes(w, group, nodes, limit) }},
 		{"Settings", true, func() error { return report.Settings(w, s.Settings) }},
-		{"Settings worth it, by the A/B numbers", len(s.Advice) > 0, func() error { return report.Advice(w, s.Advice) }},
-		{"Performance against thresholds, references and baseline", len(s.Checks) > 0, func() error { return report.Checks(w, s.Checks) }},
+		{"Settings worth it, by the A/B numbers", len(s.Advice) > 0,
+			func() error { return report.Advice(w, s.Advice) }},
+		{"Performance against thresholds, references and baseline", len(s.Checks) > 0,
+			func() error { return report.Checks(w, s.Checks) }},
 		{"", s.Baseline != nil, func() error { return report.Baseline(w, s.Baseline) }},
 		{"Last runs", len(s.History) > 0, func() error { return report.History(w, s) }},
 		{"Gating", report.HasGating(group), func() error { return report.Gating(w, group) }},
-		{"Preconditions not met", report.HasPreconditions(nodes), func() error { return report.Preconditions(w, nodes) }},
-		{"What the library's RAS service said", report.HasRASVerdicts(nodes), func() error { return report.RASVerdicts(w, nodes) }},
+		{"Preconditions not met", report.HasPreconditions(nodes),
+			func() error { return report.Preconditions(w, nodes) }},
+		{"What the library's RAS service said", report.HasRASVerdicts(nodes),
+			func() error { return report.RASVerdicts(w, nodes) }},
 	} {
 		if !part.shown {
 			continue

@@ -51,7 +51,8 @@ func TestStatusShowsGating(t *testing.T) {
 		if err := printStatus(&b, group, nil, false, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(b.String(), "\nGating\n"); got != want || want && !strings.Contains(b.String(), "would gate node-a") {
+		if got := strings.Contains(b.String(), "\nGating\n"); got != want ||
+			want && !strings.Contains(b.String(), "would gate node-a") {
 			t.Errorf("shown: %v, expected %v:\n%s", got, want, b.String())
 		}
 		group.Spec.Gating.Mode, group.Status.WouldGate = v1alpha1.GatingDryRun, []string{"node-a"}
@@ -61,12 +62,14 @@ func TestStatusShowsGating(t *testing.T) {
 // TestStatusOfManyMembers: the culprits and the worst members are seen first, and the others are counted.
 func TestStatusOfManyMembers(t *testing.T) {
 	group := &state.Group{}
-	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"n00007", "n12001"}, Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
+	group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"n00007", "n12001"},
+		Name: "n00007<->n12001", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
 	var nodes []report.Member
 	for i := range 12500 {
 		n := report.NoMember(fmt.Sprintf("n%05d", i))
 		n.Spec.Ranks.First, n.Spec.Run = int32(8*i), &v1alpha1.RunAssignment{ID: "1-1"}
-		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed}
+		n.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Phase: v1alpha1.NodeRunFinished,
+			Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed}
 		if i == 9000 {
 			n.Status.Run.Verdict, n.Status.Run.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink
 		}
@@ -86,7 +89,8 @@ func TestStatusOfManyMembers(t *testing.T) {
 			t.Errorf("all %v: the others are not counted:\n%.3000s", all, text)
 		}
 		at := -1
-		for _, want := range []string{"\nCulprits\n", "\nMembers\n", "\nn00007 ", "\nn12001 ", "\nn09000 ", "\nn00000 "} {
+		for _, want := range []string{"\nCulprits\n", "\nMembers\n", "\nn00007 ", "\nn12001 ",
+			"\nn09000 ", "\nn00000 "} {
 			next := strings.Index(text, want)
 			if next <= at {
 				t.Errorf("all %v: %q is not after what is more urgent:\n%.3000s", all, want, text)
@@ -103,7 +107,8 @@ func TestStatusOfManyMembers(t *testing.T) {
 
 // TestStatusShowsTheStageBeforeTheMembers: who watches a search sees it in the first lines.
 func TestStatusShowsTheStageBeforeTheMembers(t *testing.T) {
-	group := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-1", Stage: v1alpha1.StageLocalizing}}}
+	group := &state.Group{Status: state.Status{Span: &v1alpha1.SpanStatus{RunID: "1-1",
+		Stage: v1alpha1.StageLocalizing}}}
 	var b bytes.Buffer
 	if err := printStatus(&b, group, []report.Member{{}}, false, time.Now()); err != nil {
 		t.Fatal(err)

@@ -19,10 +19,12 @@ func newTopologyCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topology NODE | GROUP [NODE]",
 		Short: "Draw a node: its GPUs, the xGMI mesh between them, NUMA nodes, NICs, error counters and what is wrong",
-		Long: "With NODE the node is looked for among the members of every CommGroup of the namespace, and where it is none, among all nodes with a\n" +
+		Long: "With NODE the node is looked for among the members of every CommGroup of the namespace, and where it " +
+			"is none, among all nodes with a\n" +
 			"CommNode; with GROUP all of its members are drawn.\n" +
 			"A name that is both a node's and a group's is taken for the node; --group says otherwise.",
-		Example: "  kubectl commgroup topology gpu-node-07\n  kubectl commgroup topology mi300x\n  kubectl commgroup topology mi300x gpu-node-07\n" +
+		Example: "  kubectl commgroup topology gpu-node-07\n  kubectl commgroup topology mi300x\n  kubectl commgroup " +
+			"topology mi300x gpu-node-07\n" +
 			"  kubectl commgroup topology gpu-node-07 --group mi300x",
 		Args: cobra.RangeArgs(0, 2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -48,9 +50,12 @@ func newTopologyCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				nodes = slices.DeleteFunc(nodes, func(m report.Member) bool { return len(args) > 0 && !slices.Contains(args, m.Spec.NodeName) })
+				nodes = slices.DeleteFunc(nodes, func(m report.Member) bool {
+					return len(args) > 0 && !slices.Contains(args, m.Spec.NodeName)
+				})
 				if len(nodes) == 0 {
-					return fmt.Errorf("CommGroup %s/%s has no such member; kubectl get commtasks lists the members", namespace, group)
+					return fmt.Errorf("CommGroup %s/%s has no such member; kubectl get commtasks lists the members",
+						namespace, group)
 				}
 				return drawNodes(cmd.Context(), w, c, nodes)
 			}
@@ -89,7 +94,8 @@ func (o *options) memberNames(cmd *cobra.Command, args []string, group string) (
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	for i := range nodes.Items {
-		if name := nodes.Items[i].Spec.NodeName; (group == "" || nodes.Items[i].Spec.Group.Name == group) && !slices.Contains(names, name) {
+		if name := nodes.Items[i].Spec.NodeName; (group == "" || nodes.Items[i].Spec.Group.Name == group) &&
+			!slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -113,7 +119,8 @@ func chooseNodes(all []report.Member, name string) ([]report.Member, error) {
 	slices.Sort(groups)
 	switch {
 	case len(ofNode) > 1:
-		return nil, fmt.Errorf("node %s is a member of %d groups: %s; name one with --group", name, len(groups), choices(groups, "", ""))
+		return nil, fmt.Errorf("node %s is a member of %d groups: %s; name one with --group",
+			name, len(groups), choices(groups, "", ""))
 	case len(ofNode) == 1:
 		return ofNode, nil
 	case len(ofGroup) > 0:
@@ -128,7 +135,8 @@ func drawNodes(ctx context.Context, w io.Writer, c client.Client, nodes []report
 		return err
 	}
 	if one := &nodes[0]; one.Name == "" && one.Node == nil { // not a member
-		err := fmt.Errorf("%s is neither a member of a CommGroup of this namespace, nor a CommGroup with members, nor a node with a CommNode; "+
+		err := fmt.Errorf("%s is neither a member of a CommGroup of this namespace, "+
+			"nor a CommGroup with members, nor a node with a CommNode; "+
 			"kubectl get commtasks -A lists the members, and kubectl get commnodes the nodes", one.Spec.NodeName)
 		if unread != "" {
 			err = fmt.Errorf("%w. Note: %s", err, unread)

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// drawAgain is the least time between two looks at a group, and drawLarge at one of more than maxSteps members, each
-	// of which the API server has to give.
+	// drawAgain is the least time between two looks at a group, and drawLarge at one of more than maxSteps members,
+	// each of which the API server has to give.
 	drawAgain = time.Second
 	drawLarge = 15 * time.Second
 	// lookTimeout bounds one look: a server that does not answer is told instead of waited for in silence.
@@ -45,8 +45,8 @@ type watcher struct {
 	errs   io.Writer
 	screen *screen // nil where the output is no terminal
 	last   *frame
-	// looked is when the cluster was looked at last, changed when it showed what is shown now; due: something has changed
-	// since.
+	// looked is when the cluster was looked at last, changed when it showed what is shown now; due: something has
+	// changed since.
 	looked, changed time.Time
 	due             bool
 	// trouble is what keeps the status from being read, since when, and until then it is as shown last.
@@ -69,7 +69,9 @@ func watchStatus(cmd *cobra.Command, v *statusView, out *report.Terminal, timeou
 	case ctx.Err() == nil:
 		return err
 	case w.last == nil:
-		return fmt.Errorf("watching %s: nothing was read before %s", watched(v.namespace, v.name), map[bool]string{true: "the interrupt", false: timeout.String() + " were over (--timeout)"}[errors.Is(ctx.Err(), context.Canceled)])
+		return fmt.Errorf("watching %s: nothing was read before %s",
+			watched(v.namespace, v.name), map[bool]string{true: "the interrupt",
+				false: timeout.String() + " were over (--timeout)"}[errors.Is(ctx.Err(), context.Canceled)])
 	}
 	if w.trouble != "" {
 		fmt.Fprintln(w.errs, "The last status was read before this:", w.trouble)
@@ -203,7 +205,8 @@ func (w *watcher) tell(err error) error {
 	if w.trouble != "" {
 		return nil
 	}
-	w.trouble = fmt.Sprintf("not read since %s, and tried again: %v", w.view.options.clock.Now().UTC().Format("15:04:05 UTC"), err)
+	w.trouble = fmt.Sprintf("not read since %s, and tried again: %v",
+		w.view.options.clock.Now().UTC().Format("15:04:05 UTC"), err)
 	if w.screen != nil {
 		return w.screen.draw(w.head()+w.last.text, false)
 	}
@@ -220,7 +223,8 @@ func passing(err error) bool {
 	}
 	var address *url.Error
 	var network net.Error
-	return errors.As(err, &address) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &address) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // ages are what grows in a note without any news.
@@ -230,7 +234,8 @@ var ages = regexp.MustCompile(`([0-9]+h)?([0-9]+m)?[0-9]+(\.[0-9]+)?s\b`)
 func unaged(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if strings.Contains(line, "NOTE: ") || strings.Contains(line, " after it was made") || strings.Contains(line, ": being deleted since ") {
+		if strings.Contains(line, "NOTE: ") || strings.Contains(line, " after it was made") ||
+			strings.Contains(line, ": being deleted since ") {
 			lines[i] = ages.ReplaceAllString(line, "")
 		}
 	}
@@ -316,7 +321,8 @@ func fitting(lines []string, columns, rows int) []string {
 	for used = 0; whole < len(lines) && used+height(lines[whole]) < rows; whole++ {
 		used += height(lines[whole])
 	}
-	more := fmt.Sprintf("... %d more lines: all of it comes at the end (Ctrl-C), or in a larger window", len(lines)-whole)
+	more := fmt.Sprintf("... %d more lines: all of it comes at the end (Ctrl-C), or in a larger window",
+		len(lines)-whole)
 	return append(lines[:whole:whole], cut(more, columns))
 }
 

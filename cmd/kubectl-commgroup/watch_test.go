@@ -54,7 +54,8 @@ func startWatch(t *testing.T, change func(*state.Group), args ...string) *watchi
 	t.Helper()
 	w := &watching{cli: newCLI(t, change), looks: make(chan struct{}), ended: make(chan int, 1)}
 	w.options.client = interceptor.NewClient(w.options.client, interceptor.Funcs{
-		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList,
+			opts ...client.ListOption) error {
 			if _, nodes := list.(*v1alpha1.CommTaskList); nodes {
 				var err error
 				if away := w.fails.Load(); away != nil {
@@ -142,7 +143,8 @@ func TestWatchInAPipe(t *testing.T) {
 	w.again()
 	w.again()
 	out, errs, code := w.end()
-	if strings.Count(out, "CommGroup default/mi300x as of ") != 2 || strings.Count(out, "\nConditions\n") != 2 || strings.Count(out, "seen anew") != 1 || strings.Contains(out, "\x1b") {
+	if strings.Count(out, "CommGroup default/mi300x as of ") != 2 || strings.Count(out, "\nConditions\n") != 2 ||
+		strings.Count(out, "seen anew") != 1 || strings.Contains(out, "\x1b") {
 		t.Errorf("%q", out)
 	}
 	if code != exitNotReady || errs != "" {
@@ -157,7 +159,8 @@ func TestWatchAsYAML(t *testing.T) {
 	w.again()
 	w.again()
 	out, _, code := w.end()
-	if code != exitNotReady || strings.Count(out, "---\napiVersion: rcclx.io/v1alpha1\n") != 2 || strings.Contains(out, " as of ") {
+	if code != exitNotReady || strings.Count(out, "---\napiVersion: rcclx.io/v1alpha1\n") != 2 ||
+		strings.Contains(out, " as of ") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }
@@ -176,10 +179,12 @@ func TestWatchEnds(t *testing.T) {
 			}
 		})
 		out, errs, code := c.run("status", "mi300x", "-w", "--timeout", "300ms")
-		if code != want || !strings.Contains(errs, "Watched for 300ms (--timeout).") || !strings.Contains(out, "Conditions") {
+		if code != want || !strings.Contains(errs, "Watched for 300ms (--timeout).") ||
+			!strings.Contains(out, "Conditions") {
 			t.Errorf("Ready %s: exit code %d, expected %d, %s", status, code, want, errs)
 		}
-		if out, errs, code := c.run("status", "-A", "-w", "--timeout", "300ms"); code != want || !strings.Contains(out, "all CommGroups as of ") || !strings.Contains(out, "mi300x") {
+		if out, errs, code := c.run("status", "-A", "-w", "--timeout", "300ms"); code != want ||
+			!strings.Contains(out, "all CommGroups as of ") || !strings.Contains(out, "mi300x") {
 			t.Errorf("all, Ready %s: exit code %d, expected %d, %s %s", status, code, want, out, errs)
 		}
 	}
@@ -207,7 +212,8 @@ func TestWatchWaitsForTheServer(t *testing.T) {
 	w.again()
 	w.again()
 	out, errs, code := w.end()
-	if code != exitNotReady || strings.Count(errs, "NOTE: not read since ") != 1 || strings.Count(errs, "nothing has changed") != 1 || strings.Count(out, " as of ") != 1 {
+	if code != exitNotReady || strings.Count(errs, "NOTE: not read since ") != 1 ||
+		strings.Count(errs, "nothing has changed") != 1 || strings.Count(out, " as of ") != 1 {
 		t.Errorf("exit code %d, shown %d times, %s", code, strings.Count(out, " as of "), errs)
 	}
 }
@@ -219,7 +225,8 @@ func TestWatchOfADeletedGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.clock.Step(redrawAfter)
-	if code := <-w.ended; code != exitFailed || !strings.Contains(w.errs.String(), "was deleted") && !strings.Contains(w.errs.String(), "no CommGroup mi300x in namespace default") {
+	if code := <-w.ended; code != exitFailed || !strings.Contains(w.errs.String(), "was deleted") &&
+		!strings.Contains(w.errs.String(), "no CommGroup mi300x in namespace default") {
 		t.Errorf("exit code %d, %s", code, w.errs.String())
 	}
 }
@@ -227,9 +234,11 @@ func TestWatchOfADeletedGroup(t *testing.T) {
 func TestPassing(t *testing.T) {
 	group := schema.GroupResource{Group: "rcclx.io", Resource: "commgroups"}
 	for err, want := range map[error]bool{
-		apierrors.NewServiceUnavailable("x"): true, apierrors.NewTooManyRequests("x", 1): true, apierrors.NewInternalError(errors.New("x")): true,
+		apierrors.NewServiceUnavailable("x"): true, apierrors.NewTooManyRequests("x", 1): true,
+		apierrors.NewInternalError(errors.New("x")):         true,
 		fmt.Errorf("listing: %w", context.DeadlineExceeded): true,
-		apierrors.NewForbidden(group, "x", nil):             false, apierrors.NewNotFound(group, "x"): false, apierrors.NewUnauthorized("x"): false, errors.New("x"): false,
+		apierrors.NewForbidden(group, "x", nil):             false, apierrors.NewNotFound(group, "x"): false,
+		apierrors.NewUnauthorized("x"): false, errors.New("x"): false,
 	} {
 		if got := passing(err); got != want {
 			t.Errorf("%v: %v", err, got)
@@ -240,7 +249,8 @@ func TestPassing(t *testing.T) {
 // TestUnaged: what only grows older is no news, any other change is.
 func TestUnaged(t *testing.T) {
 	for _, same := range [][2]string{
-		{"NOTE: no manager has been heard of for 1m30s (lease", "NOTE: no manager has been heard of for 1h0m32s (lease"},
+		{"NOTE: no manager has been heard of for 1m30s (lease",
+			"NOTE: no manager has been heard of for 1h0m32s (lease"},
 		{"ml/a: no status yet, 35s after it was made", "ml/a: no status yet, 2m37s after it was made"},
 	} {
 		if unaged(same[0]) != unaged(same[1]) {
@@ -273,7 +283,8 @@ func TestFitting(t *testing.T) {
 		if tc.rows > 0 && rows > tc.rows {
 			t.Errorf("%s: %d rows in %d: %q", name, rows, tc.rows, got)
 		}
-		if last := got[len(got)-1]; tc.more != "" && !strings.HasPrefix(last, tc.more[:7]) || tc.more == "" && len(got) != tc.want {
+		if last := got[len(got)-1]; tc.more != "" && !strings.HasPrefix(last, tc.more[:7]) ||
+			tc.more == "" && len(got) != tc.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -305,13 +316,15 @@ func TestWatchOnATerminal(t *testing.T) {
 		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}
 	drawn, after, closed := strings.Cut(text, "\x1b[?1049l")
-	if !closed || !strings.HasPrefix(drawn, "\x1b[?1049h\x1b[HCommGroup default/mi300x, Ctrl-C ends; last change ") || !strings.HasSuffix(drawn, "\x1b[J") {
+	if !closed || !strings.HasPrefix(drawn, "\x1b[?1049h\x1b[HCommGroup default/mi300x, Ctrl-C ends; last change ") ||
+		!strings.HasSuffix(drawn, "\x1b[J") {
 		t.Errorf("drawn %q", drawn)
 	}
 	if lines := strings.Count(drawn, "\n") + 1; lines > rows {
 		t.Errorf("%d lines on %d rows", lines, rows)
 	}
-	if strings.Contains(after, "\x1b") || !strings.Contains(after, "Settings") || !strings.Contains(after, "sim-node-3") {
+	if strings.Contains(after, "\x1b") || !strings.Contains(after, "Settings") ||
+		!strings.Contains(after, "sim-node-3") {
 		t.Errorf("left behind: %q", after)
 	}
 }

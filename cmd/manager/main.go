@@ -62,28 +62,39 @@ func main() {
 func newCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:           "manager",
-		Version:       version,
-		Short:         "Reconciles CommGroups: plans, runs and judges RCCLX communicators, and publishes proven settings",
+		Use:     "manager",
+		Version: version,
+		Short: "Reconciles CommGroups: plans, runs and judges RCCLX communicators, and publishes " +
+			"proven settings",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.metricsPort, "metrics-port", 8443, "port of the metrics (HTTPS, with authentication and authorization), on $POD_IP where it is set; 0 turns them off")
-	f.IntVar(&o.healthPort, "health-port", 8081, "port of /healthz and /readyz, on $POD_IP where it is set; 0 turns them off")
+	f.IntVar(&o.metricsPort, "metrics-port", 8443, "port of the metrics (HTTPS, with authentication and "+
+		"authorization), on $POD_IP where it is set; 0 turns them off")
+	f.IntVar(&o.healthPort, "health-port", 8081,
+		"port of /healthz and /readyz, on $POD_IP where it is set; 0 turns them off")
 	f.BoolVar(&o.leaderElect, "leader-elect", true, "let one of several managers lead")
-	f.StringVar(&o.operatorNamespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the leader's lease, which serves no CommGroup; default $POD_NAMESPACE")
+	f.StringVar(&o.operatorNamespace, "operator-namespace", os.Getenv("POD_NAMESPACE"),
+		"namespace of the leader's lease, which serves no CommGroup; default $POD_NAMESPACE")
 	f.StringVar(&o.agentImage, "agent-image", "", "image that holds /agent (required)")
-	f.StringVar(&o.agentPullPolicy, "agent-image-pull-policy", "", "when the kubelet pulls the agent's image: Always, IfNotPresent or Never; empty leaves it to the kubelet")
-	f.StringSliceVar(&o.namespaces, "namespaces", nil, "the only namespaces whose CommGroups are served, separated by commas; empty means all")
-	f.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of the metrics' certificate, with tls.crt and tls.key; empty makes one at each start and signs it itself")
+	f.StringVar(&o.agentPullPolicy, "agent-image-pull-policy", "",
+		"when the kubelet pulls the agent's image: Always, IfNotPresent or Never; empty leaves it to the kubelet")
+	f.StringSliceVar(&o.namespaces, "namespaces", nil,
+		"the only namespaces whose CommGroups are served, separated by commas; empty means all")
+	f.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of the metrics' certificate, with tls.crt and "+
+		"tls.key; empty makes one at each start and signs it itself")
 	f.StringVar(&o.defaultRuntimeImage, "default-runtime-image", "", "image of the ranks for CommGroups that name none")
-	f.StringSliceVar(&o.privilegedNamespaces, "privileged-namespaces", nil, "namespaces whose CommGroups may use the nodes' own network (network.mode Host) and mark nodes (gating.mode Enforce), separated by commas; default none")
-	f.StringVar(&o.runPriorityClass, "run-priority-class", "", "PriorityClass of run pods whose CommGroup names none; empty leaves it to the cluster's default")
+	f.StringSliceVar(&o.privilegedNamespaces, "privileged-namespaces", nil,
+		"namespaces whose CommGroups may use the nodes' own network (network.mode Host) and mark nodes (gating.mode "+
+			"Enforce), separated by commas; default none")
+	f.StringVar(&o.runPriorityClass, "run-priority-class", "",
+		"PriorityClass of run pods whose CommGroup names none; empty leaves it to the cluster's default")
 	f.IntVar(&o.maxConcurrent, "max-concurrent-reconciles", 4, "CommGroups worked on at once")
-	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "requests per second to the API server; -1 leaves it to the server's own fairness")
+	f.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1,
+		"requests per second to the API server; -1 leaves it to the server's own fairness")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
 	o.addFlags(f)
 	return cmd
@@ -95,7 +106,8 @@ func (o *options) validate() error {
 		errs = append(errs, errors.New("no operator namespace: set --operator-namespace or POD_NAMESPACE"))
 	}
 	if o.agentImage == "" {
-		errs = append(errs, errors.New("no agent image: set --agent-image to the image commgroup-agent of the manager's version"))
+		errs = append(errs,
+			errors.New("no agent image: set --agent-image to the image commgroup-agent of the manager's version"))
 	}
 	if o.maxConcurrent < 1 {
 		errs = append(errs, fmt.Errorf("--max-concurrent-reconciles is %d: it must be at least 1", o.maxConcurrent))
@@ -103,7 +115,8 @@ func (o *options) validate() error {
 	switch corev1.PullPolicy(o.agentPullPolicy) {
 	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
-		errs = append(errs, fmt.Errorf("--agent-image-pull-policy is %q: expected Always, IfNotPresent or Never", o.agentPullPolicy))
+		errs = append(errs,
+			fmt.Errorf("--agent-image-pull-policy is %q: expected Always, IfNotPresent or Never", o.agentPullPolicy))
 	}
 	errs = append(errs, controllers.CheckNamespaces(o.operatorNamespace, o.namespaces, o.privilegedNamespaces))
 	return errors.Join(errs...)
@@ -158,7 +171,9 @@ func run(ctx context.Context, o options) error {
 	if err := reconciler.SetupWithManager(mgr, o.maxConcurrent); err != nil {
 		return err
 	}
-	if err := untilAnswered(ctx, "prepare the cache", pauseAtStart, func(ctx context.Context) error { return prepareCache(ctx, mgr.GetCache()) }); err != nil {
+	if err := untilAnswered(ctx, "prepare the cache", pauseAtStart, func(ctx context.Context) error {
+		return prepareCache(ctx, mgr.GetCache())
+	}); err != nil {
 		return err
 	}
 	if err := o.observe(mgr, ctrlmetrics.Registry); err != nil {
@@ -186,7 +201,8 @@ func (o *options) awaitAPI(ctx context.Context, direct client.Client) (access *c
 		return nil, err
 	}
 	err = untilAnswered(ctx, "read the rights in the served namespaces", pauseAtStart, func(ctx context.Context) error {
-		if access, err = controllers.NewAccess(ctx, direct, ctrl.Log.WithName("access"), o.namespaces); unanswered(err) {
+		if access, err = controllers.NewAccess(ctx, direct, ctrl.Log.WithName("access"),
+			o.namespaces); unanswered(err) {
 			return fmt.Errorf("%w: %w", errUnanswered, err)
 		}
 		return err

@@ -20,7 +20,8 @@ func limitMemory() error {
 	}
 	limit, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || limit <= 0 {
-		return fmt.Errorf("%s is %q: expected the container's memory limit as a number of bytes; leave it out for none", memoryVariable, text)
+		return fmt.Errorf("%s is %q: expected the container's memory limit as a number of bytes; leave it out for none",
+			memoryVariable, text)
 	}
 	debug.SetMemoryLimit(limit / 10 * 9)
 	return nil

@@ -25,8 +25,10 @@ func TestMemoryLimit(t *testing.T) {
 		t.Setenv(memoryVariable, c.bytes)
 		t.Setenv("GOMEMLIMIT", c.gomemlimit)
 		err := limitMemory()
-		if got := debug.SetMemoryLimit(-1); got != c.want || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%q and GOMEMLIMIT %q: limit %d, error %v; expected %d and %q", c.bytes, c.gomemlimit, got, err, c.want, c.words)
+		if got := debug.SetMemoryLimit(-1); got != c.want || (err == nil) != (c.words == "") ||
+			err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%q and GOMEMLIMIT %q: limit %d, error %v; expected %d and %q",
+				c.bytes, c.gomemlimit, got, err, c.want, c.words)
 		}
 	}
 }

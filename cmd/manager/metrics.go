@@ -30,8 +30,10 @@ type observeOptions struct {
 }
 
 func (o *observeOptions) addFlags(f *pflag.FlagSet) {
-	f.BoolVar(&o.metricsPerNode, "metrics-per-node", true, "also metrics of each member (commgroup_node_*): 5 series a member")
-	f.IntVar(&o.pprofPort, "pprof-port", 0, "port of Go's profiles (/debug/pprof) on the loopback address, for kubectl port-forward; 0 turns them off")
+	f.BoolVar(&o.metricsPerNode, "metrics-per-node", true,
+		"also metrics of each member (commgroup_node_*): 5 series a member")
+	f.IntVar(&o.pprofPort, "pprof-port", 0,
+		"port of Go's profiles (/debug/pprof) on the loopback address, for kubectl port-forward; 0 turns them off")
 }
 
 // pprofAddress is on the loopback address: profiles ask for no right.
@@ -52,7 +54,8 @@ func withoutHTTP2(c *tls.Config) {
 // observe shows the CommGroups as metrics, and the manager's state to its probes.
 func (o *observeOptions) observe(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	return errors.Join(
-		registry.Register(&metrics.Collector{Reader: mgr.GetClient(), Elected: mgr.Elected(), PerNode: o.metricsPerNode, Version: version}),
+		registry.Register(&metrics.Collector{Reader: mgr.GetClient(), Elected: mgr.Elected(), PerNode: o.metricsPerNode,
+			Version: version}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("cache", cacheSynced(mgr.GetCache())),
 	)
@@ -79,7 +82,8 @@ func cacheSynced(c cache.Informers) healthz.Checker {
 		ctx, cancel := context.WithTimeout(r.Context(), syncWait)
 		defer cancel()
 		if !c.WaitForCacheSync(ctx) {
-			return errors.New("the cache is not filled yet: expected all lists of the API server; look at the manager's log for a list that is refused")
+			return errors.New("the cache is not filled yet: expected all lists of the API server; " +
+				"look at the manager's log for a list that is refused")
 		}
 		return nil
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // schemaNextStep is what brings the CRDs to this manager's revision.
-const schemaNextStep = "apply the CRDs of this release first: kubectl apply --server-side -f config/crd/bases, or helm upgrade with crds.enabled=true"
+const schemaNextStep = "apply the CRDs of this release first: kubectl apply --server-side -f config/crd/bases, " +
+	"or helm upgrade with crds.enabled=true"
 
 // crdNames are the CRDs that a manager needs.
 var crdNames = []string{"commgroups.rcclx.io", "commtasks.rcclx.io", "commruns.rcclx.io", "commnodes.rcclx.io"}
@@ -34,7 +35,8 @@ func checkSchemas(ctx context.Context, reader client.Reader, needed int) error {
 	installed := make([]installedCRD, len(crdNames))
 	for i, name := range crdNames {
 		var crd metav1.PartialObjectMetadata
-		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		err := reader.Get(ctx, client.ObjectKey{Name: name}, &crd)
 		if unanswered(err) {
 			return fmt.Errorf("%w: read CRD %s: %w", errUnanswered, name, err)
@@ -58,11 +60,11 @@ func judgeSchemas(installed []installedCRD, needed int) (warnings []string, err 
 		case err != nil:
 			errs = append(errs, err)
 		case found < needed:
-			errs = append(errs, fmt.Errorf("CRD %s has schema revision %d, this manager needs %d or later, else the API server would drop fields without a word; %s",
-				crd.name, found, needed, schemaNextStep))
+			errs = append(errs, fmt.Errorf("CRD %s has schema revision %d, this manager needs %d or later, "+
+				"else the API server would drop fields without a word; %s", crd.name, found, needed, schemaNextStep))
 		case found > needed:
-			warnings = append(warnings, fmt.Sprintf("CRD %s has schema revision %d, this manager is of revision %d: it knows nothing of newer fields; upgrade the manager to the CRDs' release",
-				crd.name, found, needed))
+			warnings = append(warnings, fmt.Sprintf("CRD %s has schema revision %d, this manager is of revision %d: "+
+				"it knows nothing of newer fields; upgrade the manager to the CRDs' release", crd.name, found, needed))
 		}
 	}
 	return warnings, errors.Join(errs...)
@@ -73,17 +75,20 @@ func schemaRevision(crd installedCRD) (int, error) {
 	case apierrors.IsNotFound(crd.err):
 		return 0, fmt.Errorf("CRD %s is not installed; %s", crd.name, schemaNextStep)
 	case apierrors.IsForbidden(crd.err):
-		return 0, fmt.Errorf("CRD %s could not be read, so its schema is not known: %w; let the manager's account get it, as ClusterRole commgroup-manager of this release does", crd.name, crd.err)
+		return 0, fmt.Errorf("CRD %s could not be read, so its schema is not known: %w; let the manager's account "+
+			"get it, as ClusterRole commgroup-manager of this release does", crd.name, crd.err)
 	case crd.err != nil:
 		return 0, fmt.Errorf("CRD %s could not be read, so its schema is not known: %w", crd.name, crd.err)
 	}
 	value, ok := crd.annotations[v1alpha1.AnnotationSchemaRevision]
 	if !ok {
-		return 0, fmt.Errorf("CRD %s has no annotation %s: it is older than the first revision; %s", crd.name, v1alpha1.AnnotationSchemaRevision, schemaNextStep)
+		return 0, fmt.Errorf("CRD %s has no annotation %s: it is older than the first revision; %s",
+			crd.name, v1alpha1.AnnotationSchemaRevision, schemaNextStep)
 	}
 	revision, err := strconv.Atoi(value)
 	if err != nil || revision < 1 {
-		return 0, fmt.Errorf("CRD %s has annotation %s=%q, expected a count from 1 on; %s", crd.name, v1alpha1.AnnotationSchemaRevision, value, schemaNextStep)
+		return 0, fmt.Errorf("CRD %s has annotation %s=%q, expected a count from 1 on; %s",
+			crd.name, v1alpha1.AnnotationSchemaRevision, value, schemaNextStep)
 	}
 	return revision, nil
 }

@@ -30,19 +30,22 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 		}
 		return false
 	}
-	if made := createAll(t, admin, filepath.Join("test", "chart", "testdata", "golden", "namespaced.yaml"), roles); made < 6 {
+	if made := createAll(t, admin, filepath.Join("test", "chart", "testdata", "golden", "namespaced.yaml"),
+		roles); made < 6 {
 		t.Fatalf("the chart's render for two namespaces has %d roles and bindings, expected more", made)
 	}
 	const arguments = "--namespaces=ml,research"
 	take := func(namespace string) *rbacv1.RoleBinding {
 		var binding rbacv1.RoleBinding
-		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "commgroup-manager-groups"}, &binding); err != nil {
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "commgroup-manager-groups"},
+			&binding); err != nil {
 			t.Fatal(err)
 		}
 		if err := admin.Delete(t.Context(), &binding); err != nil {
 			t.Fatal(err)
 		}
-		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: binding.Name}, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: binding.Name},
+			RoleRef: binding.RoleRef, Subjects: binding.Subjects}
 	}
 	served := func(namespace, name string) {
 		t.Helper()

@@ -56,8 +56,10 @@ func TestStart(t *testing.T) {
 
 	refused(t, "may not read CRDs", "let the manager's account get it")
 	grant(t, admin)
-	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commtasks.rcclx.io is not installed", "CRD commnodes.rcclx.io is not installed", "kubectl apply --server-side")
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{testenv.CRDs()}, ErrorIfPathMissing: true}); err != nil {
+	refused(t, "no CRDs", "CRD commgroups.rcclx.io is not installed", "CRD commtasks.rcclx.io is not installed",
+		"CRD commnodes.rcclx.io is not installed", "kubectl apply --server-side")
+	if _, err := envtest.InstallCRDs(config,
+		envtest.CRDInstallOptions{Paths: []string{testenv.CRDs()}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	annotate(t, admin, "commtasks.rcclx.io", "")
@@ -66,8 +68,9 @@ func TestStart(t *testing.T) {
 	started(t, "one equal, one newer")
 	// The manager of the next schema on these CRDs.
 	if err := checkSchemas(t.Context(), admin, v1alpha1.SchemaRevision+1); err == nil ||
-		!strings.Contains(err.Error(), fmt.Sprintf("CRD commgroups.rcclx.io has schema revision %d, this manager needs %d", v1alpha1.SchemaRevision, v1alpha1.SchemaRevision+1)) ||
-		strings.Contains(err.Error(), "commtasks") {
+		!strings.Contains(err.Error(),
+			fmt.Sprintf("CRD commgroups.rcclx.io has schema revision %d, this manager needs %d",
+				v1alpha1.SchemaRevision, v1alpha1.SchemaRevision+1)) || strings.Contains(err.Error(), "commtasks") {
 		t.Errorf("an older CRD: error %v, expected one that names it and both revisions", err)
 	}
 }
@@ -84,7 +87,9 @@ func asManager(t *testing.T, env *envtest.Environment) {
 func grant(t *testing.T, admin client.Client) {
 	t.Helper()
 	createNamespace(t, admin, "commgroup-system")
-	if createAll(t, admin, filepath.Join("config", "rbac", "manager_role.yaml"), func(client.Object) bool { return true }) == 0 {
+	if createAll(t, admin, filepath.Join("config", "rbac", "manager_role.yaml"), func(client.Object) bool {
+		return true
+	}) == 0 {
 		t.Fatal("config/rbac/manager_role.yaml holds no object")
 	}
 }
@@ -130,7 +135,8 @@ func createAll(t *testing.T, admin client.Client, path string, wanted func(clien
 func annotate(t *testing.T, admin client.Client, name, revision string) {
 	t.Helper()
 	var crd metav1.PartialObjectMetadata
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"})
 	if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, &crd); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +204,8 @@ func ready(t *testing.T, what string, arguments ...string) (end context.CancelFu
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan error, 1)
-	cmd := exec.CommandContext(ctx, os.Args[0], slices.Concat(always, arguments, []string{fmt.Sprintf("--health-port=%d", port)})...)
+	cmd := exec.CommandContext(ctx, os.Args[0],
+		slices.Concat(always, arguments, []string{fmt.Sprintf("--health-port=%d", port)})...)
 	cmd.Env = append(os.Environ(), asProcess+"=yes")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// startDeadline bounds the wait for the API server at the start. A manager that ended sooner would be held back by the
-	// kubelet for up to five minutes after the API server is there again.
+	// startDeadline bounds the wait for the API server at the start. A manager that ended sooner would be held back by
+	// the kubelet for up to five minutes after the API server is there again.
 	startDeadline = 10 * time.Minute
 	// attemptDeadline bounds one attempt, and startPause is the time between two.
 	attemptDeadline = 30 * time.Second
@@ -31,8 +31,11 @@ func unanswered(err error) bool {
 
 // untilAnswered calls attempt until its error is not errUnanswered, for startDeadline at most. pause waits between two
 // attempts, or until the context ends.
-func untilAnswered(ctx context.Context, step string, pause func(context.Context), attempt func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startDeadline, fmt.Errorf("%s: no answer within %s; check whether the API server can be reached from this pod", step, startDeadline))
+func untilAnswered(ctx context.Context, step string, pause func(context.Context),
+	attempt func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startDeadline,
+		fmt.Errorf("%s: no answer within %s; check whether the API server can be reached from this pod",
+			step, startDeadline))
 	defer cancel()
 	for {
 		err := func() error {
@@ -43,7 +46,8 @@ func untilAnswered(ctx context.Context, step string, pause func(context.Context)
 		if !errors.Is(err, errUnanswered) {
 			return err
 		}
-		ctrl.Log.WithName("start").Info("Waiting for the API server", "step", step, "cause", err.Error(), "deadline", startDeadline.String())
+		ctrl.Log.WithName("start").Info("Waiting for the API server", "step", step, "cause", err.Error(),
+			"deadline", startDeadline.String())
 		if pause(ctx); ctx.Err() != nil {
 			return fmt.Errorf("%w; the last attempt: %w", context.Cause(ctx), err)
 		}
@@ -70,11 +74,12 @@ func probesWhileWaiting(ctx context.Context, address string) (end func(), err er
 	if err != nil {
 		return nil, fmt.Errorf("listen for probes on %s: %w; set --health-port to a free port", address, err)
 	}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/healthz" {
-			http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/healthz" {
+				http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)
+			}
+		})}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -49,14 +49,15 @@ func TestStartWaitsForTheAPIServer(t *testing.T) {
 		pauses int
 		err    string // a part of the error; empty for none
 	}{
-		"there":               {errs: []error{nil}},
-		"away, then there":    {errs: []error{away, away, away, nil}, pauses: 3},
-		"starting":            {errs: []error{apierrors.NewServiceUnavailable("starting"), nil}, pauses: 1},
-		"not known yet":       {errs: []error{apierrors.NewUnauthorized("no token yet"), nil}, pauses: 1},
-		"away between two":    {errs: []error{nil, away, nil}, pauses: 1},
-		"not installed":       {errs: []error{apierrors.NewNotFound(resource, "x")}, err: "is not installed"},
-		"away, then no right": {errs: []error{away, apierrors.NewForbidden(resource, "x", errors.New("no role"))}, pauses: 1, err: "let the manager's account get it"},
-		"away for good":       {errs: []error{away}, pauses: 100, err: "connection refused"},
+		"there":            {errs: []error{nil}},
+		"away, then there": {errs: []error{away, away, away, nil}, pauses: 3},
+		"starting":         {errs: []error{apierrors.NewServiceUnavailable("starting"), nil}, pauses: 1},
+		"not known yet":    {errs: []error{apierrors.NewUnauthorized("no token yet"), nil}, pauses: 1},
+		"away between two": {errs: []error{nil, away, nil}, pauses: 1},
+		"not installed":    {errs: []error{apierrors.NewNotFound(resource, "x")}, err: "is not installed"},
+		"away, then no right": {errs: []error{away, apierrors.NewForbidden(resource, "x", errors.New("no role"))},
+			pauses: 1, err: "let the manager's account get it"},
+		"away for good": {errs: []error{away}, pauses: 100, err: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +68,8 @@ func TestStartWaitsForTheAPIServer(t *testing.T) {
 					cancel()
 				}
 			}, func(ctx context.Context) error { return checkSchemas(ctx, api, 5) })
-			if pauses != c.pauses || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if pauses != c.pauses || (err != nil) != (c.err != "") ||
+				err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%d pauses, error %v; expected %d and %q", pauses, err, c.pauses, c.err)
 			}
 		})

@@ -42,7 +42,8 @@ func run(eventFD int) error {
 		return fmt.Errorf("file descriptor %d is not valid: give -event-fd one that is open", eventFD)
 	}
 	if _, err := events.Stat(); err != nil {
-		return fmt.Errorf("file descriptor %d is not open (%w): agent run opens it; to try by hand, add %d>events.jsonl", eventFD, err, eventFD)
+		return fmt.Errorf("file descriptor %d is not open (%w): agent run opens it; to try by hand, "+
+			"add %d>events.jsonl", eventFD, err, eventFD)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

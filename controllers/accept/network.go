@@ -24,7 +24,9 @@ func HostNetwork(accepted decision.Finding, group *state.Group, privileged []str
 	if len(privileged) > 0 {
 		allowed = explain.Names(privileged, 5)
 	}
-	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHostNetworkNotAllowed, Message: fmt.Sprintf(
-		"network.mode is Host, which namespace %s may not use; allowed: %s. Use mode Pod or Multus, or have the administrator name the namespace in the manager's --privileged-namespaces.",
-		group.Namespace, allowed)}
+	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHostNetworkNotAllowed,
+		Message: fmt.Sprintf(
+			"network.mode is Host, which namespace %s may not use; allowed: %s. Use mode Pod or Multus, or have the "+
+				"administrator name the namespace in the manager's --privileged-namespaces.",
+			group.Namespace, allowed)}
 }

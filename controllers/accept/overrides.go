@@ -62,8 +62,10 @@ func Overrides(accepted decision.Finding, spec *v1alpha1.CommGroupSpec) decision
 		return accepted
 	}
 	no := func(what string) decision.Finding {
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodOverridesNotAllowed, Message: clip.Head(fmt.Sprintf(
-			"runtime.pod.%s, which may give run pods more than a CommGroup's author may hand out. Remove it; docs/security.md says what is allowed.", what), 1024)}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodOverridesNotAllowed,
+			Message: clip.Head(fmt.Sprintf(
+				"runtime.pod.%s, which may give run pods more than a CommGroup's author may hand out. Remove it; "+
+					"docs/security.md says what is allowed.", what), 1024)}
 	}
 	for _, m := range []struct {
 		field string

@@ -83,7 +83,8 @@ func Compare(in Input) Comparison {
 		return c
 	}
 	open := func(why string) {
-		c.Checks = append(c.Checks, v1alpha1.PerformanceCheck{Source: source, Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
+		c.Checks = append(c.Checks, v1alpha1.PerformanceCheck{Source: source,
+			Measurement: "no baseline to compare with", State: v1alpha1.CheckNotMeasured,
 			Mode: v1alpha1.JudgingReport, Causes: []string{clip.Head(why, 200)}})
 	}
 	switch {
@@ -91,7 +92,8 @@ func Compare(in Input) Comparison {
 		open(c.why)
 		return c
 	case c.anew:
-		open(fmt.Sprintf("the baseline begins anew with the first run from %s on that passes, as the annotation %s asks", in.Group.Annotations[v1alpha1.AnnotationBaselineFrom], v1alpha1.AnnotationBaselineFrom))
+		open(fmt.Sprintf("the baseline begins anew with the first run from %s on that passes, as the annotation %s "+
+			"asks", in.Group.Annotations[v1alpha1.AnnotationBaselineFrom], v1alpha1.AnnotationBaselineFrom))
 		return c
 	case baseline == nil || baseline.FirstRunID == in.Run.ID && baseline.Previous == "":
 		open("this is the first run of the baseline")
@@ -113,7 +115,8 @@ func Compare(in Input) Comparison {
 			unseen = append(unseen, fmt.Sprintf("%s at %s", p.name, units.Size(p.sizeBytes)))
 			continue
 		}
-		r := regressed{point: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples), best: best > judge.Median(slices.Clone(samples))}
+		r := regressed{point: p, expected: expected, pass: (expected*(100-drop) + 99) / 100, runs: len(samples),
+			best: best > judge.Median(slices.Clone(samples))}
 		check := r.check(mode)
 		if len(samples) < minSamples {
 			check = r.check(v1alpha1.JudgingReport)
@@ -122,11 +125,14 @@ func Compare(in Input) Comparison {
 			if len(samples) >= minSamples || mode != v1alpha1.JudgingEnforce {
 				lost = append(lost, r)
 			} else {
-				check.Causes = append(check.Causes, fmt.Sprintf("nothing yet: %s; from %d on it is enforced", units.Counted(len(samples), "earlier run"), minSamples))
+				check.Causes = append(check.Causes, fmt.Sprintf("nothing yet: %s; from %d on it is enforced",
+					units.Counted(len(samples), "earlier run"), minSamples))
 			}
-			check.Causes = append(check.Causes, "compare what changed with the time of the last good run: node problems, clocks, power cap, cables, neighbours on the network")
+			check.Causes = append(check.Causes, "compare what changed with the time of the last good run: "+
+				"node problems, clocks, power cap, cables, neighbours on the network")
 			if why := unknownParts(c.Key); why != "" {
-				check.Causes = append(check.Causes, clip.Head(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
+				check.Causes = append(check.Causes,
+					clip.Head(fmt.Sprintf("not known: %s; taken to be as in the runs before", why), 200))
 			}
 		}
 		c.Checks = append(c.Checks, check)
@@ -157,7 +163,8 @@ func (r *regressed) percent() int64 { return r.mbps * 100 / r.expected }
 
 func (r *regressed) words(drop int64) string {
 	return fmt.Sprintf("%s at %s: measured %s, %s is %s: %d %%, at least %d %% is expected",
-		r.name, units.Size(r.sizeBytes), units.Bandwidth(r.mbps), r.level("the baseline of %s", "the baseline's best level"), units.Bandwidth(r.expected), r.percent(), 100-drop)
+		r.name, units.Size(r.sizeBytes), units.Bandwidth(r.mbps),
+		r.level("the baseline of %s", "the baseline's best level"), units.Bandwidth(r.expected), r.percent(), 100-drop)
 }
 
 // level says which figure is expected: that of the last runs, or a better one of before.
@@ -171,7 +178,8 @@ func (r *regressed) level(ofRuns, best string) string {
 func (r *regressed) check(mode v1alpha1.JudgingMode) v1alpha1.PerformanceCheck {
 	percent := int32(min(r.percent(), 1_000_000))
 	mbps, expected := r.mbps, r.expected
-	check := v1alpha1.PerformanceCheck{Source: source, Measurement: clip.Head(fmt.Sprintf("%s %d B, %s", r.name, r.sizeBytes, r.level("median of %s", "best median since the baseline began")), 160),
+	check := v1alpha1.PerformanceCheck{Source: source, Measurement: clip.Head(fmt.Sprintf("%s %d B, %s",
+		r.name, r.sizeBytes, r.level("median of %s", "best median since the baseline began")), 160),
 		State: v1alpha1.CheckMet, Mode: mode, MeasuredMBps: &mbps, ExpectedMBps: &expected, Percent: &percent}
 	if r.mbps < r.pass {
 		check.State = v1alpha1.CheckNotMet
@@ -192,12 +200,14 @@ func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, seri
 		nodes++
 		for _, r := range series {
 			r.mbps = figureOf(&in.Outcomes[i], &r)
-			if before, seen := lost[i]; r.slowest && r.mbps > 0 && r.mbps < r.pass && (!seen || r.percent() < before.percent()) {
+			if before, seen := lost[i]; r.slowest && r.mbps > 0 && r.mbps < r.pass &&
+				(!seen || r.percent() < before.percent()) {
 				lost[i] = r
 			}
 		}
 	}
-	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1) && !slices.ContainsFunc(series, func(r regressed) bool { return r.lostWithout(lost, in.Outcomes) })
+	few := len(lost) > 0 && (len(lost)*2 <= nodes || nodes == 1) &&
+		!slices.ContainsFunc(series, func(r regressed) bool { return r.lostWithout(lost, in.Outcomes) })
 	if few && len(lost) == 1 {
 		for i := range lost {
 			c.named(in.Outcomes[i].Node)
@@ -206,7 +216,8 @@ func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, seri
 	if mode != v1alpha1.JudgingEnforce {
 		return
 	}
-	accept := fmt.Sprintf("If this is the new normal: `kubectl annotate commgroup %s -n %s --overwrite %s=%s`.", in.Group.Name, in.Group.Namespace, v1alpha1.AnnotationBaselineFrom, in.Run.ID)
+	accept := fmt.Sprintf("If this is the new normal: `kubectl annotate commgroup %s -n %s --overwrite %s=%s`.",
+		in.Group.Name, in.Group.Namespace, v1alpha1.AnnotationBaselineFrom, in.Run.ID)
 	if few {
 		for i, r := range lost {
 			o := &in.Outcomes[i]
@@ -215,7 +226,8 @@ func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, seri
 			}
 			r.name = strings.TrimSuffix(r.name, slowestMember)
 			o.Verdict, o.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonRegression
-			o.Message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member then. Look at what changed on it since. %s", o.Node, len(lost), nodes, r.words(drop), accept)
+			o.Message = fmt.Sprintf("Node %s lost bandwidth, and %d of %d members did: %s, by the slowest member "+
+				"then. Look at what changed on it since. %s", o.Node, len(lost), nodes, r.words(drop), accept)
 			o.Culprits = []v1alpha1.Culprit{judge.NodeCulprit(o.Node, o.Reason, o.Message)}
 		}
 		return
@@ -231,10 +243,13 @@ func (c *Comparison) blame(in Input, mode v1alpha1.JudgingMode, drop int64, seri
 		if len(lost) == 1 {
 			are = "is"
 		}
-		who = fmt.Sprintf("The group lost bandwidth, and %d of %d members %s slower than the slowest one was", len(lost), nodes, are)
+		who = fmt.Sprintf("The group lost bandwidth, and %d of %d members %s slower than the slowest one was",
+			len(lost), nodes, are)
 	}
-	c.lost = &judge.Outcome{Node: "the group", Phase: judge.Done, Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonRegression,
-		Message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s", who, worst.words(drop), accept)}
+	c.lost = &judge.Outcome{Node: "the group", Phase: judge.Done,
+		Verdict: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonRegression,
+		Message: fmt.Sprintf("%s: %s. Look at what all share: power, cooling, firmware, switches, other jobs. %s",
+			who, worst.words(drop), accept)}
 }
 
 // lostWithout says of the members' median of a series whether it is still too low without those members; of a series
@@ -281,7 +296,9 @@ func figureOf(o *judge.Outcome, r *regressed) int64 {
 // earlierSamples are those of the runs before this one, at most so many that they are the same before and after the run
 // was taken in itself: else its verdict could change by that. best is the highest median that a run was held against.
 func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples []int64, best int64) {
-	i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes })
+	i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool {
+		return s.Name == p.name && s.SizeBytes == p.sizeBytes
+	})
 	if i < 0 {
 		return nil, 0
 	}
@@ -295,7 +312,9 @@ func earlierSamples(b *v1alpha1.BaselineStatus, runID string, p point) (samples 
 // Missing says whether a baseline is asked for, and the run could be held against none; where a user has it begin
 // again, none is missed.
 func (c *Comparison) Missing() bool {
-	return !c.anew && len(c.Checks) > 0 && !slices.ContainsFunc(c.Checks, func(check v1alpha1.PerformanceCheck) bool { return check.State != v1alpha1.CheckNotMeasured })
+	return !c.anew && len(c.Checks) > 0 && !slices.ContainsFunc(c.Checks, func(check v1alpha1.PerformanceCheck) bool {
+		return check.State != v1alpha1.CheckNotMeasured
+	})
 }
 
 // With adds the group's loss to the outcomes that a verdict is made of.
@@ -309,7 +328,8 @@ func (c *Comparison) With(outcomes []judge.Outcome) []judge.Outcome {
 // Next is the baseline with this run in it, once, where it passed and measured every member; else the baseline as it
 // was.
 func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunStatus) *v1alpha1.BaselineStatus {
-	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass || runs.Partial(run) && !c.anew || c.Key == "" || len(c.present) == 0 || run.FinishTime == nil {
+	if run == nil || run.Phase != v1alpha1.RunPhaseFinished || run.Verdict != v1alpha1.VerdictPass ||
+		runs.Partial(run) && !c.anew || c.Key == "" || len(c.present) == 0 || run.FinishTime == nil {
 		return old
 	}
 	if old != nil && old.LastRunID == run.ID && !c.anew {
@@ -319,7 +339,8 @@ func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunSt
 	switch {
 	case old == nil:
 	case c.anew:
-		b.Previous = clip.Head(fmt.Sprintf("%s (until %s)", clip.Head(old.Key, MaxKey-80), v1alpha1.AnnotationBaselineFrom), MaxKey)
+		b.Previous = clip.Head(fmt.Sprintf("%s (until %s)",
+			clip.Head(old.Key, MaxKey-80), v1alpha1.AnnotationBaselineFrom), MaxKey)
 	case keysAlike(old.Key, c.Key):
 		b = old.DeepCopy()
 	default:
@@ -332,7 +353,9 @@ func (c *Comparison) Next(old *v1alpha1.BaselineStatus, run *v1alpha1.GroupRunSt
 	measured := make([]v1alpha1.BaselineSeries, 0, len(b.Series)+len(c.present))
 	for _, p := range c.present {
 		s := v1alpha1.BaselineSeries{Name: p.name, SizeBytes: p.sizeBytes}
-		if i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool { return s.Name == p.name && s.SizeBytes == p.sizeBytes }); i >= 0 {
+		if i := slices.IndexFunc(b.Series, func(s v1alpha1.BaselineSeries) bool {
+			return s.Name == p.name && s.SizeBytes == p.sizeBytes
+		}); i >= 0 {
 			s = b.Series[i]
 			b.Series = slices.Delete(b.Series, i, i+1)
 		}
@@ -381,7 +404,8 @@ func points(results []v1alpha1.GroupResultSeries, span []v1alpha1.SpanResultSeri
 		if key.Placement == v1alpha1.OutOfPlace {
 			key.Placement = ""
 		}
-		nodes = append(nodes, point{name: fmt.Sprintf("%s %s, %d ranks on %s", s.Dimension, key.Measurement(), s.Ranks, units.Counted(int(s.Nodes), "node")),
+		nodes = append(nodes, point{name: fmt.Sprintf("%s %s, %d ranks on %s",
+			s.Dimension, key.Measurement(), s.Ranks, units.Counted(int(s.Nodes), "node")),
 			sizeBytes: s.SizeBytes[last], mbps: s.BusBandwidthMBps[last]})
 	}
 	all := slices.Concat(medians, nodes, slowest, variants)

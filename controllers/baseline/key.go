@@ -29,7 +29,8 @@ func runKey(in Input) (key, why string) {
 func beginsAnew(group *state.Group, run *v1alpha1.GroupRunStatus) bool {
 	id := group.Annotations[v1alpha1.AnnotationBaselineFrom]
 	from := runs.NumberOf(id)
-	if from == 0 || run.Number < from || run.ID != id && !slices.ContainsFunc(group.Status.History, func(r v1alpha1.RunSummary) bool { return r.ID == id }) {
+	if from == 0 || run.Number < from || run.ID != id &&
+		!slices.ContainsFunc(group.Status.History, func(r v1alpha1.RunSummary) bool { return r.ID == id }) {
 		return false
 	}
 	b := group.Status.Baseline
@@ -50,7 +51,8 @@ func partsAlike(a, b string) bool { return a == b || openPart(a, b) || openPart(
 // openPart says whether a part has something unknown in it, and fits another one but for that.
 func openPart(part, other string) bool {
 	first, last := strings.Index(part, nodefacts.Unknown), strings.LastIndex(part, nodefacts.Unknown)
-	return first >= 0 && strings.HasPrefix(other, part[:first]) && strings.HasSuffix(other, part[last+len(nodefacts.Unknown):])
+	return first >= 0 && strings.HasPrefix(other, part[:first]) &&
+		strings.HasSuffix(other, part[last+len(nodefacts.Unknown):])
 }
 
 // fullerKey is of two that are alike the one that knows more, part by part.
@@ -86,7 +88,8 @@ func keyOf(outcomes []judge.Outcome) (key, why string) {
 	seen := map[place]bool{} // of many members nearly all are alike: texts are made once for each kind
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.Report == nil || len(o.Report.Results) == 0 { // one that failed before it measured has no part in the figures
+		// one that failed before it measured has no part in the figures
+		if o.Report == nil || len(o.Report.Results) == 0 {
 			continue
 		}
 		place := placeOf(o)
@@ -101,7 +104,8 @@ func keyOf(outcomes []judge.Outcome) (key, why string) {
 		}
 		for k := range parts {
 			if !partsAlike(parts[k], first[k]) {
-				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s", first[k], firstNode, parts[k], o.Node)
+				return "", fmt.Sprintf("members differ, so there is no one baseline: %s on %s, %s on %s",
+					first[k], firstNode, parts[k], o.Node)
 			}
 			first[k] = fullerKey(first[k], parts[k])
 		}
@@ -121,9 +125,11 @@ type place struct {
 }
 
 func placeOf(o *judge.Outcome) place {
-	p := place{rocm: nodefacts.ContainerROCm(o.Report), model: o.Kind.GPUModel, partition: o.Kind.Partition, ranks: o.Kind.Ranks}
+	p := place{rocm: nodefacts.ContainerROCm(o.Report), model: o.Kind.GPUModel, partition: o.Kind.Partition,
+		ranks: o.Kind.Ranks}
 	if l := o.Report.Library; l != nil {
-		p.library, p.flavor, p.imitates, p.version, p.build, p.runtime = true, l.Flavor, l.Imitates, l.Version, l.BuildHash, l.RuntimeVersion
+		p.library, p.flavor, p.imitates, p.version, p.build, p.runtime = true, l.Flavor, l.Imitates, l.Version,
+			l.BuildHash, l.RuntimeVersion
 	}
 	return p
 }
@@ -132,13 +138,14 @@ func placeOf(o *judge.Outcome) place {
 func (p place) parts() []string {
 	rocm, library := p.rocm, nodefacts.Unknown
 	if p.library {
-		library = fmt.Sprintf("%s %s build %s", strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, nodefacts.Unknown))
+		library = fmt.Sprintf("%s %s build %s",
+			strings.Join(nonEmpty(p.flavor, p.imitates), " as "), p.version, cmp.Or(p.build, nodefacts.Unknown))
 		if rocm == "" && p.runtime != "" {
 			rocm = "with runtime " + p.runtime
 		}
 	}
-	return []string{"ROCm " + cmp.Or(rocm, nodefacts.Unknown), library, "model " + cmp.Or(p.model, nodefacts.Unknown), "partition " + cmp.Or(p.partition, nodefacts.Unknown),
-		fmt.Sprintf("%d ranks a node", p.ranks)}
+	return []string{"ROCm " + cmp.Or(rocm, nodefacts.Unknown), library, "model " + cmp.Or(p.model, nodefacts.Unknown),
+		"partition " + cmp.Or(p.partition, nodefacts.Unknown), fmt.Sprintf("%d ranks a node", p.ranks)}
 }
 
 func nonEmpty(words ...string) []string {

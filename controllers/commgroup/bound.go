@@ -143,14 +143,18 @@ func lastCuts(status *state.Status, ended bool, judged []int64) []func() bool {
 	}
 	cuts = append(cuts, func() bool { return halve(&status.Culprits, 1) })
 	if span != nil {
-		cuts = append(cuts, func() bool { return halve(&span.Left, 1) }, func() bool { return shortenCulprits(span, 80) })
+		cuts = append(cuts, func() bool { return halve(&span.Left, 1) }, func() bool {
+			return shortenCulprits(span, 80)
+		})
 	}
 	if b := status.Baseline; b != nil {
 		cuts = append(cuts, func() bool { return halve(&b.Series, 0) })
 	}
 	if span != nil {
 		// The stage has judged these when they came; only what is shown of them is lost.
-		cuts = append(cuts, func() bool { return boundSpanResults(span, 1, judged) }, func() bool { return halve(&span.Results, 0) })
+		cuts = append(cuts, func() bool { return boundSpanResults(span, 1, judged) }, func() bool {
+			return halve(&span.Results, 0)
+		})
 	}
 	return cuts
 }
@@ -217,7 +221,8 @@ func boundSpanResults(span *v1alpha1.SpanStatus, sizes int, judged []int64) (any
 			continue
 		}
 		any = true
-		for _, list := range []*[]int64{&r.SizeBytes, &r.LatencyNanoseconds, &r.BusBandwidthMBps, &r.MinBusBandwidthMBps} {
+		for _, list := range []*[]int64{&r.SizeBytes, &r.LatencyNanoseconds, &r.BusBandwidthMBps,
+			&r.MinBusBandwidthMBps} {
 			var kept []int64
 			for _, k := range keep {
 				kept = append(kept, (*list)[k])

@@ -24,7 +24,8 @@ import (
 
 // Update changes conditions of a status that is decided, and returns its events, which were events before. What is as
 // it was keeps its time of transition, and is no event.
-func Update(status *state.Status, events []decision.Event, group *state.Group, now time.Time, changed map[string]decision.Finding) []decision.Event {
+func Update(status *state.Status, events []decision.Event, group *state.Group, now time.Time,
+	changed map[string]decision.Finding) []decision.Event {
 	all := make(map[string]decision.Finding, len(ConditionTypes))
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.ObservedGeneration == group.Generation {
@@ -59,13 +60,15 @@ func Update(status *state.Status, events []decision.Event, group *state.Group, n
 
 // ConditionTypes in the order in which a reader wants them.
 var ConditionTypes = []string{
-	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible,
+	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting,
+	v1alpha1.ConditionCompatible,
 	v1alpha1.ConditionRunning, v1alpha1.ConditionValidated, v1alpha1.ConditionSettingsInEffect,
 	v1alpha1.ConditionSettingsPublished, v1alpha1.ConditionSimulated,
 }
 
 // SetConditions writes the findings as conditions of this generation. Times change only where the status does.
-func SetConditions(conditions []metav1.Condition, findings map[string]decision.Finding, generation int64, now time.Time) []metav1.Condition {
+func SetConditions(conditions []metav1.Condition, findings map[string]decision.Finding, generation int64,
+	now time.Time) []metav1.Condition {
 	out := slices.Clone(conditions)
 	for _, t := range ConditionTypes {
 		f, ok := findings[t]
@@ -85,31 +88,36 @@ func ListFailed(err error) map[string]decision.Finding {
 	out := make(map[string]decision.Finding, len(ConditionTypes))
 	for _, t := range ConditionTypes {
 		out[t] = decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonListFailed,
-			Message: clip.Head(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.", err), 1024)}
+			Message: clip.Head(fmt.Sprintf("The group's objects could not be read: %v. The controller tries again.",
+				err), 1024)}
 	}
 	return out
 }
 
 // readiness is the condition Ready: the first of its parts that is False, else the first that is Unknown.
 func readiness(f map[string]decision.Finding) decision.Finding {
-	parts := []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionValidated, v1alpha1.ConditionCompatible, v1alpha1.ConditionAgentsReporting}
+	parts := []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionValidated, v1alpha1.ConditionCompatible,
+		v1alpha1.ConditionAgentsReporting}
 	for _, t := range parts {
 		if f[t].Status == metav1.ConditionFalse {
 			return f[t]
 		}
 	}
 	// Of what is not yet known, the earliest step says most.
-	for _, t := range []string{v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible, v1alpha1.ConditionValidated} {
+	for _, t := range []string{v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible,
+		v1alpha1.ConditionValidated} {
 		if f[t].Status == metav1.ConditionUnknown {
 			return f[t]
 		}
 	}
-	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: f[v1alpha1.ConditionValidated].Message}
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+		Message: f[v1alpha1.ConditionValidated].Message}
 }
 
 // agentsReporting is the condition of the same name. An agent that has not reported since its CommTask was made gets
 // graceSeconds. It returns when the finding changes by time alone.
-func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.CommTask, commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
+func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.CommTask,
+	commNodes map[string]*v1alpha1.CommNode, now time.Time, graceSeconds int32) (decision.Finding, time.Time) {
 	var silent, waiting []string
 	var wakeAt time.Time
 	for i := range members {
@@ -135,18 +143,22 @@ func agentsReporting(members []decision.Member, commTasks map[string]*v1alpha1.C
 	remark := skewRemark(members, commNodes, now)
 	switch {
 	case len(members) == 0:
-		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoNodesMatched, Message: "There is no member."}, wakeAt
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoNodesMatched,
+			Message: "There is no member."}, wakeAt
 	case len(silent) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAgentNotReporting,
-			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Check that each runs (`kubectl get pods -A -l %s=%s -o wide`; the chart's values monitor.nodeSelector and "+
+			Message: fmt.Sprintf("The monitors of %d of %d members do not report: %s. Check that each "+
+				"runs (`kubectl get pods -A -l %s=%s -o wide`; the chart's values monitor.nodeSelector and "+
 				"monitor.affinity choose the nodes) and its log: on a node without AMD GPUs a monitor reports nothing.",
-				len(silent), len(members), explain.Names(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor), Remark: remark}, wakeAt
+				len(silent), len(members), explain.Names(silent, 5), v1alpha1.LabelRole, v1alpha1.RoleMonitor),
+			Remark: remark}, wakeAt
 	case len(waiting) > 0:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForAgents,
 			Message: fmt.Sprintf("%d of %d members have reported; the others' monitors are starting: %s.",
 				len(members)-len(waiting), len(members), explain.Names(waiting, 5)), Remark: remark}, wakeAt
 	}
-	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting, Message: fmt.Sprintf("All %d members report.", len(members)), Remark: remark}, wakeAt
+	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllReporting,
+		Message: fmt.Sprintf("All %d members report.", len(members)), Remark: remark}, wakeAt
 }
 
 // skewRemark names members whose clocks are off, for the condition AgentsReporting; nil where none is.
@@ -168,30 +180,39 @@ func skewRemark(members []decision.Member, commNodes map[string]*v1alpha1.CommNo
 	if len(apart) == 0 {
 		return nil
 	}
-	return &v1alpha1.Remark{Reason: v1alpha1.ReasonClockSkew, Message: fmt.Sprintf("by the reports of their monitors the clocks of %s are more than %d s off the API server's: %s. No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
+	return &v1alpha1.Remark{Reason: v1alpha1.ReasonClockSkew, Message: fmt.Sprintf("by the reports "+
+		"of their monitors the clocks of %s are more than %d s off the API server's: %s. "+
+		"No deadline depends on them; mend time synchronisation there, or times in logs and reports mislead.",
 		units.Counted(len(apart), "member"), int(nodefacts.MaxClockSkew/time.Second), explain.Names(apart, 5))}
 }
 
 // Running is the condition of the same name. waiting says why no run starts, hindrance what a run that goes on waits
 // for.
-func Running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts, waiting, hindrance string) decision.Finding {
+func Running(group *state.Group, run *v1alpha1.GroupRunStatus, counts v1alpha1.MemberCounts,
+	waiting, hindrance string) decision.Finding {
 	switch {
 	case run != nil && run.Phase == v1alpha1.RunPhaseRunning:
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
-			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.", run.ID, run.Trigger, explain.NodesHave(counts.Running), counts.Pending,
+			Message: fmt.Sprintf("Run %s (%s): %s run pods, %d wait, %d are done.",
+				run.ID, run.Trigger, explain.NodesHave(counts.Running), counts.Pending,
 				counts.Passed+counts.Failed+counts.Inconclusive+counts.Errored+counts.Skipped) + hindrance}
 	case group.Spec.Run.State == v1alpha1.RunSuspended:
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: "run.state is Suspended: no run starts until it is Active."}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended,
+			Message: "run.state is Suspended: no run starts until it is Active."}
 	case group.Status.RunSuspended:
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended, Message: commrun.Suspended(run)}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuspended,
+			Message: commrun.Suspended(run)}
 	case waiting != "":
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaiting, Message: waiting}
 	case run == nil:
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverRan, Message: "No run has been made."}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverRan,
+			Message: "No run has been made."}
 	case run.Phase == v1alpha1.RunPhaseAborted:
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded, Message: fmt.Sprintf("Run %s was aborted.", run.ID)}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSuperseded,
+			Message: fmt.Sprintf("Run %s was aborted.", run.ID)}
 	}
-	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunFinished, Message: fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
+	return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRunFinished,
+		Message: fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)}
 }
 
 // validationOf is the condition Validated. A re-run of the same spec on the same members does not take back what the
@@ -224,9 +245,11 @@ func validationOf(group *state.Group, d *commrun.Decision, accepted bool) decisi
 		if group.Status.RunSuspended {
 			return unknown(v1alpha1.ReasonSuspended, "Run %s was aborted. %s", run.ID, commrun.Suspended(run))
 		}
-		return unknown(v1alpha1.ReasonSuperseded, "Run %s was aborted since the spec changed, or its CommRun was deleted.", run.ID)
+		return unknown(v1alpha1.ReasonSuperseded,
+			"Run %s was aborted since the spec changed, or its CommRun was deleted.", run.ID)
 	case run.Generation != group.Generation:
-		return unknown(v1alpha1.ReasonSuperseded, "Run %s measured generation %d of the spec; this is %d.", run.ID, run.Generation, group.Generation)
+		return unknown(v1alpha1.ReasonSuperseded, "Run %s measured generation %d of the spec; this is %d.",
+			run.ID, run.Generation, group.Generation)
 	}
 	next := "A run of these nodes starts by itself."
 	switch {
@@ -239,7 +262,8 @@ func validationOf(group *state.Group, d *commrun.Decision, accepted bool) decisi
 	}
 	f := judge.Validated(run, outcomes, stage.Outcome(&group.Spec, run, d.Span, len(outcomes)), next)
 	if lost := lostResults(outcomes); f.Reason == v1alpha1.ReasonInconclusive && len(lost) > 0 {
-		f.Message = clip.Head(explain.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or report was deleted. No run starts for that by itself: %s.", explain.Names(lost, 5), runs.Ask(group)), 2048)
+		f.Message = clip.Head(explain.Sentence(f.Message)+fmt.Sprintf(" The result of %s is gone: CommTask or "+
+			"report was deleted. No run starts for that by itself: %s.", explain.Names(lost, 5), runs.Ask(group)), 2048)
 	}
 	return f
 }
@@ -257,19 +281,24 @@ func lostResults(outcomes []judge.Outcome) (names []string) {
 func simulated(origin v1alpha1.Origin) decision.Finding {
 	switch origin {
 	case v1alpha1.OriginSimulated:
-		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSimulated, Message: "Facts or results of this group come from the simulator, not from hardware."}
+		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSimulated,
+			Message: "Facts or results of this group come from the simulator, not from hardware."}
 	case v1alpha1.OriginHardware:
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHardware, Message: "All facts and results come from hardware."}
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHardware,
+			Message: "All facts and results come from hardware."}
 	case v1alpha1.OriginUnknown:
 	}
-	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "No facts are known."}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
+		Message: "No facts are known."}
 }
 
 // Transitions are the events for conditions that changed since the last status.
 func Transitions(before, after []metav1.Condition) []decision.Event {
 	quiet := map[string]bool{v1alpha1.ConditionRunning: true, v1alpha1.ConditionSimulated: true}
-	loud := map[string]bool{v1alpha1.ReasonTailHazard: true, v1alpha1.ReasonResultsNotUsable: true, v1alpha1.ReasonMixedFP8Encodings: true}
-	quietReasons := map[string]bool{v1alpha1.ReasonNotProven: true, v1alpha1.ReasonPublishOff: true, v1alpha1.ReasonNotRequested: true}
+	loud := map[string]bool{v1alpha1.ReasonTailHazard: true, v1alpha1.ReasonResultsNotUsable: true,
+		v1alpha1.ReasonMixedFP8Encodings: true}
+	quietReasons := map[string]bool{v1alpha1.ReasonNotProven: true, v1alpha1.ReasonPublishOff: true,
+		v1alpha1.ReasonNotRequested: true}
 	var out []decision.Event
 	for i := range after {
 		c := &after[i]

@@ -21,10 +21,12 @@ func TestAMonitorHasItsTime(t *testing.T) {
 	at := func(d time.Duration) (decision.Finding, time.Time) {
 		return agentsReporting(members, map[string]*v1alpha1.CommTask{nodes[0].Name: ct}, nil, testkit.Now.Add(d), 600)
 	}
-	if f, wakeAt := at(600*time.Second - time.Millisecond); f.Reason != v1alpha1.ReasonWaitingForAgents || !wakeAt.Equal(testkit.Now.Add(600*time.Second)) {
+	if f, wakeAt := at(600*time.Second - time.Millisecond); f.Reason != v1alpha1.ReasonWaitingForAgents ||
+		!wakeAt.Equal(testkit.Now.Add(600*time.Second)) {
 		t.Errorf("within the grace: %+v, wake at %s", f, wakeAt)
 	}
-	if f, _ := at(600 * time.Second); f.Reason != v1alpha1.ReasonAgentNotReporting || f.Status != metav1.ConditionFalse {
+	if f, _ := at(600 * time.Second); f.Reason != v1alpha1.ReasonAgentNotReporting ||
+		f.Status != metav1.ConditionFalse {
 		t.Errorf("after the grace: %+v", f)
 	}
 }
@@ -33,9 +35,11 @@ func TestAMonitorHasItsTime(t *testing.T) {
 func TestASimulatedLibraryMakesTheGroupSimulated(t *testing.T) {
 	reporting := []*v1alpha1.CommNode{{Status: v1alpha1.CommNodeStatus{Facts: testkit.Facts(testkit.Now)}}}
 	report := func(flavor string) []judge.Outcome {
-		return []judge.Outcome{{Report: &v1alpha1.NodeRunStatus{}}, {Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, {}}
+		return []judge.Outcome{{Report: &v1alpha1.NodeRunStatus{}},
+			{Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}, {}}
 	}
-	unknown := []*v1alpha1.CommNode{reporting[0], {Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
+	unknown := []*v1alpha1.CommNode{reporting[0],
+		{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{}}}, reporting[0]}
 	for _, tc := range []struct {
 		reporting []*v1alpha1.CommNode
 		outcomes  []judge.Outcome

@@ -38,8 +38,8 @@ type Input struct {
 	// Nodes of the cluster; Runs are the group's CommRuns.
 	Nodes []corev1.Node
 	Runs  []v1alpha1.CommRun
-	// ConfigMap of the name that settings are published under, nil where none was found; ConfigMapCertain: it was looked
-	// up in the API.
+	// ConfigMap of the name that settings are published under, nil where none was found; ConfigMapCertain: it was
+	// looked up in the API.
 	ConfigMap        *corev1.ConfigMap
 	ConfigMapCertain bool
 	// FormerConfigMap is the one that status.published names, where it has another name by now; OwnedConfigMaps are the
@@ -94,7 +94,8 @@ func Next(in Input) Decision {
 		Transitions(was.Conditions, out.Status.Conditions),
 	)
 	out.Status.KeepMeasured(was)
-	if !objects.Same(was, &out.Status) { // else it fits, since it was written, and nothing has to be encoded to know that
+	// else it fits, since it was written, and nothing has to be encoded to know that
+	if !objects.Same(was, &out.Status) {
 		boundGroup(&out.Status)
 		boundRun(in.Group, &out.Status)
 	}
@@ -248,7 +249,8 @@ func (s *step) checkCompatible() {
 // checkRun says whether the agents report, and what the run does and has shown.
 func (s *step) checkRun() {
 	in, group, status := s.in, s.in.Group, &s.out.Status
-	agents, wakeAt := agentsReporting(in.Members, in.CommTasks, in.CommNodes, in.Now, group.Spec.Run.StartDeadlineSeconds)
+	agents, wakeAt := agentsReporting(in.Members, in.CommTasks, in.CommNodes, in.Now,
+		group.Spec.Run.StartDeadlineSeconds)
 	s.wake(wakeAt)
 	s.findings[v1alpha1.ConditionAgentsReporting] = agents
 	s.out.Running = Running(group, status.Run, status.Members, in.Run.Waiting, in.Run.Progress)
@@ -269,8 +271,10 @@ func (s *step) publish() {
 		status.Advice = settings.Advice(flavor, &group.Spec, status.Settings, worth)
 	}
 	p := publish.Decide(publish.Input{
-		Worth: worth, Now: in.Now, Group: group, Run: status.Run, Outcomes: outcomes, Settings: status.Settings, Origin: status.Origin,
-		Existing: in.ConfigMap, Former: in.FormerConfigMap, Certain: in.ConfigMapCertain, Owned: in.OwnedConfigMaps, GFXTargets: targets,
+		Worth: worth, Now: in.Now, Group: group, Run: status.Run, Outcomes: outcomes, Settings: status.Settings,
+		Origin:   status.Origin,
+		Existing: in.ConfigMap, Former: in.FormerConfigMap, Certain: in.ConfigMapCertain, Owned: in.OwnedConfigMaps,
+		GFXTargets: targets,
 	})
 	s.findings[v1alpha1.ConditionSettingsPublished] = p.Condition
 	s.findings[v1alpha1.ConditionReady] = readiness(s.findings)
@@ -295,8 +299,10 @@ func knownTargets(in *Input) []string {
 func (s *step) recordHistory() {
 	group, status := s.in.Group, &s.out.Status
 	history.Record(status, &group.Status, group.Spec.Run.MaxGPUMinutesPerDay, &history.End{
-		Run: status.Run, Reason: s.findings[v1alpha1.ConditionValidated].Reason, BaselineKey: clip.Head(s.in.Run.Compared.Key, baseline.MaxKey),
-		Held: func() (int64, int32) { return commrun.HeldSeconds(status.Run, status.Span, *s.in.Input) }}, s.in.Now)
+		Run: status.Run, Reason: s.findings[v1alpha1.ConditionValidated].Reason,
+		BaselineKey: clip.Head(s.in.Run.Compared.Key, baseline.MaxKey),
+		Held:        func() (int64, int32) { return commrun.HeldSeconds(status.Run, status.Span, *s.in.Input) }},
+		s.in.Now)
 }
 
 // planSchedule says when the next scheduled run starts.
@@ -321,8 +327,10 @@ func (s *step) planSchedule() {
 func (s *step) gate() {
 	in, status := s.in, &s.out.Status
 	g := gating.Decide(&gating.Input{
-		Now: in.Now, Group: in.Group, Nodes: in.Nodes, Members: in.Members, MembersKnown: in.MembersKnown, CommTasks: in.CommTasks,
-		CommNodes: in.CommNodes, Run: status.Run, Outcomes: in.Run.Outcomes, Span: status.Span, NoBaseline: in.Run.Compared.Missing(),
+		Now: in.Now, Group: in.Group, Nodes: in.Nodes, Members: in.Members, MembersKnown: in.MembersKnown,
+		CommTasks: in.CommTasks,
+		CommNodes: in.CommNodes, Run: status.Run, Outcomes: in.Run.Outcomes, Span: status.Span,
+		NoBaseline: in.Run.Compared.Missing(),
 		Privileged: in.PrivilegedNamespaces,
 	})
 	status.Gating, status.WouldGate, s.out.NodeMarks = g.Status, g.WouldGate, g.Marks

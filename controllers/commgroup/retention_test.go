@@ -37,18 +37,22 @@ func TestHistoryLimits(t *testing.T) {
 		have   []v1alpha1.CommRun
 		remove []string
 	}{
-		"none":                        {nil, nil},
-		"within the limits":           {finished(pass, 1, 2, 3), nil},
-		"the oldest passed one":       {finished(pass, 1, 2, 3, 4), []string{"g-1"}},
-		"failed ones have a limit":    {slices.Concat(finished(fail, 1, 2, 3), finished(pass, 4)), []string{"g-1"}},
-		"passed ones stay":            {slices.Concat(finished(pass, 1, 2), finished(fail, 7, 8)), nil},
-		"one under way is not over":   {slices.Concat(finished(pass, 1, 2, 3), commRuns(v1alpha1.RunPhaseRunning, "", 4)), nil},
-		"one that has not started":    {slices.Concat(finished(pass, 1, 2, 3), pending), nil},
-		"a suspended one":             {slices.Concat(finished(fail, 1, 2), commRuns(v1alpha1.RunPhaseSuspended, "", 3)), nil},
+		"none":                     {nil, nil},
+		"within the limits":        {finished(pass, 1, 2, 3), nil},
+		"the oldest passed one":    {finished(pass, 1, 2, 3, 4), []string{"g-1"}},
+		"failed ones have a limit": {slices.Concat(finished(fail, 1, 2, 3), finished(pass, 4)), []string{"g-1"}},
+		"passed ones stay":         {slices.Concat(finished(pass, 1, 2), finished(fail, 7, 8)), nil},
+		"one under way is not over": {slices.Concat(finished(pass, 1, 2, 3),
+			commRuns(v1alpha1.RunPhaseRunning, "", 4)), nil},
+		"one that has not started": {slices.Concat(finished(pass, 1, 2, 3), pending), nil},
+		"a suspended one": {slices.Concat(finished(fail, 1, 2),
+			commRuns(v1alpha1.RunPhaseSuspended, "", 3)), nil},
 		"runs of some nodes go first": {slices.Concat(finished(pass, 1, 2), some), []string{"g-10"}},
-		"aborted runs go first":       {slices.Concat(finished(fail, 1, 2), commRuns(v1alpha1.RunPhaseAborted, "", 3, 4, 5)), []string{"g-3"}},
-		"a limit that was lowered":    {finished(fail, 3, 4, 5, 6, 7), []string{"g-5", "g-4", "g-3"}},
-		"verdicts other than Fail":    {slices.Concat(finished(v1alpha1.VerdictError, 4, 5, 6), finished(pass, 7)), []string{"g-4"}},
+		"aborted runs go first": {slices.Concat(finished(fail, 1, 2), commRuns(v1alpha1.RunPhaseAborted, "", 3, 4, 5)),
+			[]string{"g-3"}},
+		"a limit that was lowered": {finished(fail, 3, 4, 5, 6, 7), []string{"g-5", "g-4", "g-3"}},
+		"verdicts other than Fail": {slices.Concat(finished(v1alpha1.VerdictError, 4, 5, 6), finished(pass, 7)),
+			[]string{"g-4"}},
 	} {
 		latest := &v1alpha1.GroupRunStatus{Number: 99}
 		remove := beyondLimits(&v1alpha1.HistoryLimits{Passed: 3, Failed: 2}, latest, tc.have)

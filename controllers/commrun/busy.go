@@ -22,8 +22,8 @@ func (n *nodeState) stepFree(in Input) {
 	spec := &in.Group.Spec
 	if other := in.Others.OnNode(n.name); other != "" {
 		// Others' runs end by their own deadlines, which may be as long as this group's.
-		n.waitFor(in, decision.Seconds(spec.Run.NodeDeadlineSeconds)+decision.Seconds(spec.Run.StartDeadlineSeconds), v1alpha1.ReasonNodeBusy,
-			"one run at a time is on a node, and there is "+other)
+		n.waitFor(in, decision.Seconds(spec.Run.NodeDeadlineSeconds)+decision.Seconds(spec.Run.StartDeadlineSeconds),
+			v1alpha1.ReasonNodeBusy, "one run at a time is on a node, and there is "+other)
 		return
 	}
 	if spec.Run.Nodes != v1alpha1.NodeUseIdle {
@@ -38,7 +38,8 @@ func (n *nodeState) stepFree(in Input) {
 		if a := runs.AssignmentOf(n.commTask); a != nil && a.Waiting != nil {
 			reason = a.Waiting.Reason // one that was seen busy stays so
 		}
-		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), reason, "run.nodes is Idle, and whether other pods hold GPUs there could not be read: "+unread)
+		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), reason,
+			"run.nodes is Idle, and whether other pods hold GPUs there could not be read: "+unread)
 	case !looked:
 		n.wantsLook, n.wakeAt = true, in.Now.Add(sharing.BusyPoll)
 		if a := runs.AssignmentOf(n.commTask); a != nil {
@@ -47,7 +48,8 @@ func (n *nodeState) stepFree(in Input) {
 	case holders == "":
 		n.waitForQuota(in)
 	default:
-		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), v1alpha1.ReasonNodeBusy, "run.nodes is Idle, and GPUs there are held by "+holders)
+		n.waitFor(in, decision.Seconds(spec.Run.StartDeadlineSeconds), v1alpha1.ReasonNodeBusy,
+			"run.nodes is Idle, and GPUs there are held by "+holders)
 	}
 }
 
@@ -64,7 +66,8 @@ func (n *nodeState) waitFor(in Input, limit time.Duration, reason, why string) {
 		if !retriable(&v1alpha1.RunClosure{Reason: reason}) {
 			verdict, next = v1alpha1.VerdictError, runAgain(in.Group)
 		}
-		n.close(in.Now, verdict, reason, "No run was started on node %s within %d s: %s %s", n.name, int64(limit/time.Second), explain.Sentence(why), next)
+		n.close(in.Now, verdict, reason, "No run was started on node %s within %d s: %s %s", n.name,
+			int64(limit/time.Second), explain.Sentence(why), next)
 		return
 	}
 	n.waiting = &v1alpha1.RunWait{Reason: reason, Message: clip.Head(why, 512), Since: since}
@@ -79,7 +82,8 @@ func (n *nodeState) waitForQuota(in Input) {
 	if a == nil || a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonRunPodNotStarted {
 		return
 	}
-	n.waitFor(in, decision.Seconds(in.Group.Spec.Run.StartDeadlineSeconds), v1alpha1.ReasonRunPodNotStarted, a.Waiting.Message)
+	n.waitFor(in, decision.Seconds(in.Group.Spec.Run.StartDeadlineSeconds), v1alpha1.ReasonRunPodNotStarted,
+		a.Waiting.Message)
 	n.wantsPod = !n.closed()
 }
 
@@ -127,7 +131,8 @@ func heldUp(nodes []nodeState) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Waiting for others: %s: %s", explain.Names(names, 3), explain.Sentence(strings.TrimSpace(first)))
+	return fmt.Sprintf(" Waiting for others: %s: %s",
+		explain.Names(names, 3), explain.Sentence(strings.TrimSpace(first)))
 }
 
 // admitGroupPods keeps the pods of the group's stage back while others have their nodes: all of them while another run
@@ -166,7 +171,8 @@ func (st *runState) admitGroupPods(in Input) {
 	}
 	limit := sharing.MaxLooks - len(st.lookAt)
 	if in.Group.Spec.Run.QueueName != "" && !st.queuedStage(in) {
-		// Kueue admits all or none, and counts on as many as the first pod says: they are made once all are free at one look.
+		// Kueue admits all or none, and counts on as many as the first pod says: they are made once all are free at one
+		// look.
 		if limit = len(unknown); busy {
 			limit = 0
 		}

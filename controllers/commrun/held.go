@@ -45,7 +45,8 @@ func groupHeldSeconds(run *v1alpha1.GroupRunStatus, span *v1alpha1.SpanStatus, i
 	var byPods int64
 	for name, pods := range in.GroupPods {
 		if pod := podstate.OfRun(pods, run.ID); pod != nil {
-			byPods += podstate.GPUs(pod, objects.GPUResource(&in.Group.Spec)) * podHeldSeconds(in.CommNodes[name], pod, in.Now)
+			byPods += podstate.GPUs(pod,
+				objects.GPUResource(&in.Group.Spec)) * podHeldSeconds(in.CommNodes[name], pod, in.Now)
 		}
 	}
 	if span == nil || span.RunID != run.ID || len(span.Tests) == 0 {

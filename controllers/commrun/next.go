@@ -38,8 +38,8 @@ type Input struct {
 	Pods      map[string][]*corev1.Pod
 	// GroupPods are those of the group's stage, by node name.
 	GroupPods map[string][]*corev1.Pod
-	// Others is what other groups' runs do on the nodes; Looked are the nodes whose pods were looked up just now, with who
-	// holds GPUs there, nil before that; BusyAt is when nodes were last seen busy.
+	// Others is what other groups' runs do on the nodes; Looked are the nodes whose pods were looked up just now, with
+	// who holds GPUs there, nil before that; BusyAt is when nodes were last seen busy.
 	Others sharing.Elsewhere
 	Looked map[string]string
 	// Unread are nodes that were to be looked up just now and could not be, with why.
@@ -59,8 +59,8 @@ type Decision struct {
 	// Changes of CommTasks, in rank order, and those to delete, by name.
 	Changes         []Change
 	DeleteCommTasks []string
-	// CreatePodsOn are the nodes that get a run pod now, CreateGroupPodsOn those that get a pod of the group's stage, of
-	// which GroupPods are to be admitted together. DeletePods are pods to delete, by name.
+	// CreatePodsOn are the nodes that get a run pod now, CreateGroupPodsOn those that get a pod of the group's stage,
+	// of which GroupPods are to be admitted together. DeletePods are pods to delete, by name.
 	CreatePodsOn, CreateGroupPodsOn []string
 	GroupPods                       int32
 	DeletePods                      []string
@@ -84,12 +84,13 @@ func Next(in Input) Decision {
 	state.admitGroupPods(in)
 	run, span := state.run, state.span.Span
 	out := Decision{Run: run, Span: span, Outcomes: outcomes, Results: judge.AggregateResults(outcomes),
-		CreatePodsOn: state.createPodsOn, CreateGroupPodsOn: state.span.CreatePodsOn, LookAt: state.lookAt, Waiting: state.waiting,
-		Events: slices.Concat(state.events, state.span.Events), WakeAt: decision.Earlier(state.wakeAt, state.span.WakeAt)}
+		CreatePodsOn: state.createPodsOn, CreateGroupPodsOn: state.span.CreatePodsOn, LookAt: state.lookAt,
+		Waiting: state.waiting, Events: slices.Concat(state.events, state.span.Events),
+		WakeAt: decision.Earlier(state.wakeAt, state.span.WakeAt)}
 	if run != nil &&
 		(run.Phase == v1alpha1.RunPhaseFinished || run.Phase == v1alpha1.RunPhaseRunning && runs.Partial(run)) {
-		out.Compared = baseline.Compare(baseline.Input{Group: in.Group, Run: run, Outcomes: outcomes, Results: out.Results,
-			Span: judge.SpanResultsOf(span, run)})
+		out.Compared = baseline.Compare(baseline.Input{Group: in.Group, Run: run, Outcomes: outcomes,
+			Results: out.Results, Span: judge.SpanResultsOf(span, run)})
 	}
 	if run != nil && run.Phase == v1alpha1.RunPhaseFinished {
 		told, worse := settleVerdict(run, stage.WithSpan(out.Compared.With(outcomes), &in.Group.Spec, run, span), in)
@@ -136,7 +137,8 @@ func lostNodes(nodes []nodeState) (names []string) {
 // decideSpan moves the group's stage on, which follows the nodes' own and ends the run.
 func decideSpan(state *runState, outcomes []judge.Outcome, in Input) {
 	state.span = stage.Step(stage.Input{Now: in.Now, Group: in.Group, Run: state.run, NodesDone: state.nodesDone,
-		Members: in.Members, Outcomes: outcomes, CommTasks: in.CommTasks, CommNodes: in.CommNodes, Pods: in.GroupPods, RunDeleted: in.RunDeleted, Others: &in.Others, Looked: in.Looked})
+		Members: in.Members, Outcomes: outcomes, CommTasks: in.CommTasks, CommNodes: in.CommNodes, Pods: in.GroupPods,
+		RunDeleted: in.RunDeleted, Others: &in.Others, Looked: in.Looked})
 	if run := state.run; state.nodesDone && state.span.Over && run.Phase == v1alpha1.RunPhaseRunning {
 		run.Phase = v1alpha1.RunPhaseFinished
 		run.FinishTime = decision.Stamp(in.Now)
@@ -164,7 +166,8 @@ func settleVerdict(
 	}
 	note := fmt.Sprintf("Run %s finished: %s.", run.ID, run.Verdict)
 	if run.Verdict != v1alpha1.VerdictPass && decisive != nil {
-		note += fmt.Sprintf(" %s on %s: %s", decisive.Reason, decisive.Node, explain.Unnamed(decisive.Message, decisive.Node))
+		note += fmt.Sprintf(" %s on %s: %s",
+			decisive.Reason, decisive.Node, explain.Unnamed(decisive.Message, decisive.Node))
 	}
 	return []decision.Event{
 		{

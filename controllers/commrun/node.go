@@ -33,7 +33,8 @@ type nodeState struct {
 	report *v1alpha1.NodeRunStatus
 	// closure is the present or new decision to end the run on this node without a report.
 	closure *v1alpha1.RunClosure
-	// stale: the report or closure no longer counts, since the node changed; found: the same, where it was found just now.
+	// stale: the report or closure no longer counts, since the node changed; found: the same, where it was found just
+	// now.
 	stale, found *v1alpha1.RunStaleness
 	// exhausted: so it is, but the result was bad too often in a row to be measured again by itself.
 	exhausted *v1alpha1.RunStaleness
@@ -101,15 +102,17 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in Input) {
 			return
 		}
 	default:
-		n.moved = !nodefacts.Hold(n.commNode, in.Now) || a.Stale != nil || nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.facts()) != nil
+		n.moved = !nodefacts.Hold(n.commNode, in.Now) || a.Stale != nil ||
+			nodefacts.Stale(a.Platform, runs.FinishedReport(n.commTask), n.facts()) != nil
 	}
 	switch run.Phase {
 	case v1alpha1.RunPhaseAborted:
-		n.close(in.Now, v1alpha1.VerdictSkipped, abortReason(in), "Run %s was aborted before node %s reported.", run.ID, n.name)
+		n.close(in.Now, v1alpha1.VerdictSkipped, abortReason(in),
+			"Run %s was aborted before node %s reported.", run.ID, n.name)
 		return
 	case v1alpha1.RunPhaseFinished:
-		// The run is over and this node's result is gone, for example because its CommTask was deleted. No result is never a
-		// pass.
+		// The run is over and this node's result is gone, for example because its CommTask was deleted. No result is
+		// never a pass.
 		if n.phase = judge.Waiting; run.Refused != nil {
 			n.closeRefused(run, in)
 		}
@@ -118,7 +121,8 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in Input) {
 	}
 	if n.member == nil {
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonMemberLost,
-			"Node %s left the group during run %s: it was deleted, made anew or no longer matches members.", n.name, run.ID)
+			"Node %s left the group during run %s: it was deleted, made anew or no longer matches members.",
+			n.name, run.ID)
 		return
 	}
 	if pod := podstate.OfRun(in.Pods[n.name], run.ID); pod != nil {
@@ -130,8 +134,8 @@ func stepNode(n *nodeState, run *v1alpha1.GroupRunStatus, in Input) {
 	}
 	if n.podName != "" {
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed,
-			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption (`kubectl get events`), then %s.",
-			n.podName, n.name, runs.Ask(in.Group))
+			"Run pod %s on node %s was deleted before the agent reported. Look for evictions and preemption "+
+				"(`kubectl get events`), then %s.", n.podName, n.name, runs.Ask(in.Group))
 		return
 	}
 	stepWaiting(n, run, in, ours)
@@ -150,8 +154,9 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in Input, assigned 
 	spec := &in.Group.Spec
 	if n.member.AllocatableGPUs < int64(spec.RanksPerNode) {
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonNoGPUResource,
-			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe node %s`), lower ranksPerNode, or exclude the node.%s %s",
-			n.name, n.member.AllocatableGPUs, objects.GPUResource(spec), spec.RanksPerNode, n.name, membership.TaintRemark(*n.member), runByItself)
+			"Node %s has %d allocatable %s and a run needs %d: check the device plugin on it (`kubectl describe "+
+				"node %s`), lower ranksPerNode, or exclude the node.%s %s", n.name, n.member.AllocatableGPUs,
+			objects.GPUResource(spec), spec.RanksPerNode, n.name, membership.TaintRemark(*n.member), runByItself)
 		return
 	}
 	if !nodefacts.Hold(n.commNode, in.Now) {
@@ -161,21 +166,25 @@ func stepWaiting(n *nodeState, run *v1alpha1.GroupRunStatus, in Input, assigned 
 			return
 		}
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonAgentNotReporting,
-			"The monitor of node %s has not reported within %d s of the start of run %s: %s. Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
-			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole, v1alpha1.RoleMonitor, runByItself)
+			"The monitor of node %s has not reported within %d s of the start of run %s: %s. "+
+				"Look at its pod in the operator's namespace (`kubectl get pods -A -l %s=%s -o wide`). %s",
+			n.name, spec.Run.StartDeadlineSeconds, run.ID, lastSeen(n.commNode), v1alpha1.LabelRole,
+			v1alpha1.RoleMonitor, runByItself)
 		return
 	}
 	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		p := &problems[0]
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonPreconditionFailed,
-			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code, cmp.Or(p.Subject(), "node"), explain.Sentence(p.Message), runAgain(in.Group))
+			"No ranks were started on node %s since its facts show %s (%s): %s %s", n.name, p.Code,
+			cmp.Or(p.Subject(), "node"), explain.Sentence(p.Message), runAgain(in.Group))
 		return
 	}
 	if !assigned {
 		return // the assignment is written first: the agent reads its plan from it
 	}
 	if holdsGPUs(in.Pods[n.name], in.Now) || holdsGPUs(in.GroupPods[n.name], in.Now) {
-		n.wakeAt = podstate.FreeAt(slices.Concat(in.Pods[n.name], in.GroupPods[n.name]), in.Now) // an older run's pod still holds the GPUs
+		// an older run's pod still holds the GPUs
+		n.wakeAt = podstate.FreeAt(slices.Concat(in.Pods[n.name], in.GroupPods[n.name]), in.Now)
 		return
 	}
 	n.stepFree(in)
@@ -194,7 +203,8 @@ func stepPod(n *nodeState, pod *corev1.Pod, in Input) {
 	if !podstate.Alive(pod) {
 		ended := nodefacts.Corrected(n.commNode, podstate.Ended(pod))
 		// An end in the future is of a clock that is ahead: it must not put the wait off by as much.
-		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.Now.Before(grace) && !ended.After(in.Now.Add(podstate.ReportGrace)) {
+		if grace := ended.Add(podstate.ReportGrace); !ended.IsZero() && in.Now.Before(grace) &&
+			!ended.After(in.Now.Add(podstate.ReportGrace)) {
 			n.phase, n.wakeAt = judge.Running, grace
 			return
 		}
@@ -213,8 +223,9 @@ func stepPod(n *nodeState, pod *corev1.Pod, in Input) {
 			return
 		}
 		n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonRunDeadlineExceeded,
-			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. The pod is deleted to free the GPUs. Raise the deadline or measure less: either starts a run of all members.",
-			n.name, policy.NodeDeadlineSeconds, agentStep(n.commTask, in.Group.Status.Run))
+			"Node %s has not reported within nodeDeadlineSeconds (%d s) of the start of its ranks; it was at: %s. "+
+				"The pod is deleted to free the GPUs. Raise the deadline or measure less: either starts a run of "+
+				"all members.", n.name, policy.NodeDeadlineSeconds, agentStep(n.commTask, in.Group.Status.Run))
 		return
 	}
 	if n.stepQueued(pod, in) {
@@ -227,7 +238,8 @@ func stepPod(n *nodeState, pod *corev1.Pod, in Input) {
 	}
 	if pod.Spec.NodeName == "" {
 		n.close(in.Now, v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable,
-			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): %s The GPUs are probably in use; it is tried again by itself.",
+			"Run pod %s found no place on node %s within startDeadlineSeconds (%d s): "+
+				"%s The GPUs are probably in use; it is tried again by itself.",
 			pod.Name, n.name, policy.StartDeadlineSeconds, podstate.UnschedulableMessage(pod))
 		return
 	}

@@ -29,18 +29,25 @@ func TestStartHindrance(t *testing.T) {
 		want       string
 	}{
 		{"new", "", corev1.PodStatus{}, ""},
-		{"GPUs in use", "", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-			Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes: Insufficient amd.com/gpu"}}}, "0/1 nodes: Insufficient amd.com/gpu."},
+		{"GPUs in use", "", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled,
+			Status: corev1.ConditionFalse,
+			Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes: Insufficient amd.com/gpu"}}},
+			"0/1 nodes: Insufficient amd.com/gpu."},
 		{"no word of the kubelet", "n", corev1.PodStatus{}, ""},
 		{"init container runs", "n", corev1.PodStatus{ContainerStatuses: waits("PodInitializing", "")}, ""},
 		{"image is being pulled", "n", corev1.PodStatus{ContainerStatuses: waits("ContainerCreating", "")}, ""},
 		{"wrong image", "n", corev1.PodStatus{ContainerStatuses: waits("ErrImagePull", "no such tag")},
-			"container ranks, image rocm/x:1: ErrImagePull: no such tag. It is spec.runtime.image: correct it or runtime.imagePullSecrets."},
-		{"image with blanks", "n", corev1.PodStatus{ContainerStatuses: waits("InvalidImageName", "couldn't parse image name")},
-			"container ranks, image rocm/x:1: InvalidImageName: couldn't parse image name. It is spec.runtime.image: correct it or runtime.imagePullSecrets."},
-		{"no device", "n", corev1.PodStatus{ContainerStatuses: waits("CreateContainerError", "no /dev/kfd")}, "container ranks, image rocm/x:1: CreateContainerError: no /dev/kfd."},
+			"container ranks, image rocm/x:1: ErrImagePull: no such tag. It is spec.runtime.image: " +
+				"correct it or runtime.imagePullSecrets."},
+		{"image with blanks", "n",
+			corev1.PodStatus{ContainerStatuses: waits("InvalidImageName", "couldn't parse image name")},
+			"container ranks, image rocm/x:1: InvalidImageName: couldn't parse image name. It is spec.runtime.image: " +
+				"correct it or runtime.imagePullSecrets."},
+		{"no device", "n", corev1.PodStatus{ContainerStatuses: waits("CreateContainerError", "no /dev/kfd")},
+			"container ranks, image rocm/x:1: CreateContainerError: no /dev/kfd."},
 		{"wrong agent image", "n", corev1.PodStatus{InitContainerStatuses: waits("ImagePullBackOff", "back-off"),
-			ContainerStatuses: waits("PodInitializing", "")}, "container ranks, image rocm/x:1: ImagePullBackOff: back-off. It is the manager's --agent-image."},
+			ContainerStatuses: waits("PodInitializing", "")},
+			"container ranks, image rocm/x:1: ImagePullBackOff: back-off. It is the manager's --agent-image."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: tc.node}, Status: tc.status}
@@ -64,7 +71,8 @@ func TestStartHindrance(t *testing.T) {
 // TestStuckPodsHoldUpNoOther: a pod that was told to end and does not, for long, takes no other node's place.
 func TestStuckPodsHoldUpNoOther(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: decision.Stamp(testkit.Now)}}
-	for after, want := range map[time.Duration]bool{podstate.StuckAfter: true, podstate.StuckAfter + time.Second: false} {
+	for after, want := range map[time.Duration]bool{podstate.StuckAfter: true,
+		podstate.StuckAfter + time.Second: false} {
 		if got := holdsGPUs([]*corev1.Pod{pod}, testkit.Now.Add(after)); got != want {
 			t.Errorf("%s after it was told to end it holds GPUs: %v", after, got)
 		}
@@ -74,7 +82,8 @@ func TestStuckPodsHoldUpNoOther(t *testing.T) {
 // TestAWaitFromTheFutureCountsFromNow: whoever wrote it, it puts no deadline off.
 func TestAWaitFromTheFutureCountsFromNow(t *testing.T) {
 	ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: &v1alpha1.RunAssignment{
-		Waiting: &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy, Since: metav1.NewTime(testkit.Now.Add(time.Hour))}}}}
+		Waiting: &v1alpha1.RunWait{Reason: v1alpha1.ReasonNodeBusy,
+			Since: metav1.NewTime(testkit.Now.Add(time.Hour))}}}}
 	n := &nodeState{name: "n", commTask: ct}
 	n.waitFor(Input{Now: testkit.Now, Group: testkit.Group()}, time.Minute, v1alpha1.ReasonNodeBusy, "others hold it")
 	if n.waiting == nil || !n.waiting.Since.Equal(decision.Stamp(testkit.Now)) {
@@ -92,11 +101,13 @@ func TestChooseLooks(t *testing.T) {
 			nodes[i].waiting = &v1alpha1.RunWait{}
 		}
 	}
-	if got := chooseLooks(nodes, 3, testkit.Now, nil); len(got) != sharing.MaxLooks || !slices.Equal(got[:3], []string{"n01", "n02", "n03"}) || slices.Contains(got, "n04") {
+	if got := chooseLooks(nodes, 3, testkit.Now, nil); len(got) != sharing.MaxLooks ||
+		!slices.Equal(got[:3], []string{"n01", "n02", "n03"}) || slices.Contains(got, "n04") {
 		t.Errorf("three places: %v", got)
 	}
 	for _, places := range []int{0, -2} { // those that wait may end
-		if got := chooseLooks(nodes, places, testkit.Now, nil); len(got) != sharing.MaxLooks || slices.Contains(got, "n01") {
+		if got := chooseLooks(nodes, places, testkit.Now, nil); len(got) != sharing.MaxLooks ||
+			slices.Contains(got, "n01") {
 			t.Errorf("%d places: %v", places, got)
 		}
 	}
@@ -108,7 +119,8 @@ func TestChooseLooks(t *testing.T) {
 		busyAt[nodes[i].name] = testkit.Now
 	}
 	delete(busyAt, "n02")
-	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll-time.Second), busyAt); !slices.Equal(got, []string{"n02"}) {
+	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll-time.Second),
+		busyAt); !slices.Equal(got, []string{"n02"}) {
 		t.Errorf("seen busy just now: %v", got)
 	}
 	if got := chooseLooks(nodes, 3, testkit.Now.Add(sharing.BusyPoll), busyAt); len(got) != sharing.MaxLooks {

@@ -44,7 +44,8 @@ func lostPod(reason string) bool {
 // policy or a taken account name of the namespace refused it, which says nothing of the node. A pod that its kubelet
 // could not start has a name.
 func (n *nodeState) writeRefused() bool {
-	return n.closure.Reason == v1alpha1.ReasonCommTasksRefused || n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
+	return n.closure.Reason == v1alpha1.ReasonCommTasksRefused ||
+		n.closure.Reason == v1alpha1.ReasonRunPodNotStarted && n.podName == ""
 }
 
 func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
@@ -85,7 +86,8 @@ func nodeOutcome(n *nodeState, plan *runplan.Baseline) judge.Outcome {
 		}
 	}
 	if n.exhausted != nil {
-		o.Message = explain.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, each followed by a change of the node (the last: %s), no run starts by itself: %s.",
+		o.Message = explain.Sentence(o.Message) + fmt.Sprintf(" After %d bad results in a row, "+
+			"each followed by a change of the node (the last: %s), no run starts by itself: %s.",
 			MaxRepeats+1, n.exhausted.Reason, v1alpha1.AskRun(n.commTask.Namespace, n.commTask.Spec.Group.Name))
 	}
 	return o

@@ -54,10 +54,12 @@ func TestPassIsHeldAgainstThePlanOfItsRun(t *testing.T) {
 func TestOmittedSizesAreNotMissing(t *testing.T) {
 	run, plan := &v1alpha1.RunAssignment{ID: "1-1", Generation: 1}, runplan.For(&testkit.Group().Spec)
 	last := len(plan.SizesBytes) - 1
-	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass, last: v1alpha1.VerdictInconclusive} {
+	for at, want := range map[int]v1alpha1.Verdict{0: v1alpha1.VerdictInconclusive, 1: v1alpha1.VerdictPass,
+		last: v1alpha1.VerdictInconclusive} {
 		report := testkit.Report(&plan, run, v1alpha1.VerdictPass, 300_000, testkit.Now)
 		report.Results[0].SizeBytes = slices.Delete(report.Results[0].SizeBytes, at, at+1)
-		n := nodeState{name: "n", phase: judge.Done, report: report, commTask: &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: run}}}
+		n := nodeState{name: "n", phase: judge.Done, report: report,
+			commTask: &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{Run: run}}}
 		if got := nodeOutcome(&n, &runplan.Baseline{Plan: &plan}); got.Verdict != want {
 			t.Errorf("without size %d: %s: %s, want %s", at, got.Verdict, got.Message, want)
 		}
@@ -67,15 +69,18 @@ func TestOmittedSizesAreNotMissing(t *testing.T) {
 // TestANodeThatLostItsPodIsNoCulprit: it was not measured, and nothing is known against it.
 func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
 	for reason, blamed := range map[string]bool{
-		v1alpha1.ReasonRunPodFailed: false, v1alpha1.ReasonInterrupted: false, v1alpha1.ReasonMemberLost: false, v1alpha1.ReasonPreempted: false,
-		v1alpha1.ReasonNoGPUResource: true, v1alpha1.ReasonPreconditionFailed: true, v1alpha1.ReasonRunDeadlineExceeded: true, v1alpha1.ReasonLibraryMissing: true,
+		v1alpha1.ReasonRunPodFailed: false, v1alpha1.ReasonInterrupted: false, v1alpha1.ReasonMemberLost: false,
+		v1alpha1.ReasonPreempted:     false,
+		v1alpha1.ReasonNoGPUResource: true, v1alpha1.ReasonPreconditionFailed: true,
+		v1alpha1.ReasonRunDeadlineExceeded: true, v1alpha1.ReasonLibraryMissing: true,
 	} {
 		for name, n := range map[string]nodeState{
 			"closed":   {closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: reason}},
 			"reported": {report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictError, Reason: reason}},
 		} {
 			n.name, n.phase = "a", judge.Done
-			if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
+			if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError ||
+				(len(o.Culprits) > 0) != blamed {
 				t.Errorf("%s, %s: %s with culprits %+v, expected one: %v", reason, name, o.Verdict, o.Culprits, blamed)
 			}
 		}
@@ -83,17 +88,21 @@ func TestANodeThatLostItsPodIsNoCulprit(t *testing.T) {
 	// What refuses a run pod is the namespace's: a quota, its pod security level, a taken account name. What a kubelet
 	// cannot start is the node's.
 	for podName, blamed := range map[string]bool{"": false, "mi300x-1-1-a": true} {
-		n := nodeState{name: "a", phase: judge.Done, podName: podName, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted}}
-		if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError || (len(o.Culprits) > 0) != blamed {
-			t.Errorf("run pod %q not started: %s with culprits %+v, expected one: %v", podName, o.Verdict, o.Culprits, blamed)
+		n := nodeState{name: "a", phase: judge.Done, podName: podName,
+			closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodNotStarted}}
+		if o := nodeOutcome(&n, &runplan.Baseline{}); o.Verdict != v1alpha1.VerdictError ||
+			(len(o.Culprits) > 0) != blamed {
+			t.Errorf("run pod %q not started: %s with culprits %+v, expected one: %v",
+				podName, o.Verdict, o.Culprits, blamed)
 		}
 	}
 }
 
 // TestWhatIsStaleSaysSoThoughItWasClosed: a node on which the run was ended, and that rebooted since, has no verdict.
 func TestWhatIsStaleSaysSoThoughItWasClosed(t *testing.T) {
-	n := nodeState{name: "a", phase: judge.Done, closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed},
-		stale: &v1alpha1.RunStaleness{Reason: "BootIDChanged", Message: "rebooted"}}
+	n := nodeState{name: "a", phase: judge.Done,
+		closure: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: v1alpha1.ReasonRunPodFailed},
+		stale:   &v1alpha1.RunStaleness{Reason: "BootIDChanged", Message: "rebooted"}}
 	if o := nodeOutcome(&n, &runplan.Baseline{}); !o.Stale || o.Verdict != "" || len(o.Culprits) > 0 {
 		t.Errorf("%+v", o)
 	}
@@ -101,7 +110,8 @@ func TestWhatIsStaleSaysSoThoughItWasClosed(t *testing.T) {
 
 // TestWhatIsStaleHasNoVerdict: so that a node whose result no longer counts is never fit for the group.
 func TestWhatIsStaleHasNoVerdict(t *testing.T) {
-	n := nodeState{name: "n", phase: judge.Done, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass}, commTask: &v1alpha1.CommTask{}}
+	n := nodeState{name: "n", phase: judge.Done, report: &v1alpha1.NodeRunStatus{Verdict: v1alpha1.VerdictPass},
+		commTask: &v1alpha1.CommTask{}}
 	if o := nodeOutcome(&n, &runplan.Baseline{}); !stage.Fit(&o) {
 		t.Errorf("a node that passed is not fit: %+v", o)
 	}
@@ -123,12 +133,18 @@ func TestARunThatDidNotComeToTheNodeForgetsNothing(t *testing.T) {
 		report           v1alpha1.Verdict
 		repeats, retries int32
 	}{
-		"it failed":             {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3}, v1alpha1.VerdictFail, 2, 0},
-		"its pod died":          {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3, Closed: closed(v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed)}, "", 2, 3},
-		"it found no place":     {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable)}, "", 2, 4},
-		"it was aborted":        {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3, Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuspended)}, "", 2, 3},
-		"it passed":             {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictPass, 0, 0},
-		"a run of all followed": {state.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3}, v1alpha1.VerdictFail, 0, 0},
+		"it failed": {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3},
+			v1alpha1.VerdictFail, 2, 0},
+		"its pod died": {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 1, Retries: 3,
+			Closed: closed(v1alpha1.VerdictError, v1alpha1.ReasonRunPodFailed)}, "", 2, 3},
+		"it found no place": {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3,
+			Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonRunPodUnschedulable)}, "", 2, 4},
+		"it was aborted": {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3,
+			Closed: closed(v1alpha1.VerdictSkipped, v1alpha1.ReasonSuspended)}, "", 2, 3},
+		"it passed": {state.TriggerNodesChanged, v1alpha1.RunAssignment{Repeats: 2, Retries: 3},
+			v1alpha1.VerdictPass, 0, 0},
+		"a run of all followed": {state.TriggerRequested, v1alpha1.RunAssignment{Repeats: 2, Retries: 3},
+			v1alpha1.VerdictFail, 0, 0},
 	} {
 		group := testkit.Group()
 		plan := runplan.For(&group.Spec)

@@ -73,5 +73,6 @@ func (n *nodeState) closeRefused(run *v1alpha1.GroupRunStatus, in Input) {
 	}
 	n.close(in.Now, v1alpha1.VerdictError, v1alpha1.ReasonCommTasksRefused,
 		"Run %s has no result of node %s, since what it needs of CommTask %s was refused from %s on. %s %s.",
-		run.ID, n.name, v1alpha1.CommTaskName(in.Group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339), run.Refused.Message, next)
+		run.ID, n.name, v1alpha1.CommTaskName(in.Group.Name, n.name), run.Refused.Since.UTC().Format(time.RFC3339),
+		run.Refused.Message, next)
 }

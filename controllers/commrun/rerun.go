@@ -47,7 +47,8 @@ func (n *nodeState) recovered(in Input) bool {
 	if a == nil {
 		return n.createdSince(in.Group.Status.Run) && n.unmeasurable(in) == ""
 	}
-	return n.closure != nil && (n.closure.Reason == v1alpha1.ReasonNoGPUResource || n.closure.Reason == v1alpha1.ReasonAgentNotReporting) &&
+	return n.closure != nil &&
+		(n.closure.Reason == v1alpha1.ReasonNoGPUResource || n.closure.Reason == v1alpha1.ReasonAgentNotReporting) &&
 		a.Repeats < MaxRepeats && n.unmeasurable(in) == ""
 }
 
@@ -55,7 +56,8 @@ func (n *nodeState) recovered(in Input) bool {
 // that was aborted before it came to the node; or the node could not be measured and now can, or had no place and is
 // due again.
 func (n *nodeState) needsResult(in Input) bool {
-	aborted := n.closure != nil && (n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
+	aborted := n.closure != nil &&
+		(n.closure.Reason == v1alpha1.ReasonSuspended || n.closure.Reason == v1alpha1.ReasonSuperseded)
 	return n.stale != nil || n.phase != judge.Done || aborted || n.recovered(in) || n.retryDue(in)
 }
 
@@ -68,7 +70,8 @@ func (n *nodeState) unmeasurable(in Input) string {
 	case !nodefacts.Hold(n.commNode, in.Now):
 		return "its monitor does not report"
 	case n.member.AllocatableGPUs < int64(in.Group.Spec.RanksPerNode):
-		return fmt.Sprintf("it has %d allocatable %s and needs %d", n.member.AllocatableGPUs, objects.GPUResource(&in.Group.Spec), in.Group.Spec.RanksPerNode)
+		return fmt.Sprintf("it has %d allocatable %s and needs %d",
+			n.member.AllocatableGPUs, objects.GPUResource(&in.Group.Spec), in.Group.Spec.RanksPerNode)
 	}
 	if problems := nodefacts.ErrorProblems(n.facts()); len(problems) > 0 {
 		return "its facts show " + problems[0].Code
@@ -132,7 +135,8 @@ func keptAssignment(n *nodeState, run *v1alpha1.GroupRunStatus, starting bool, i
 			a.Platform = nodefacts.PlatformOf(n.facts()) // its monitor had not reported when the run began
 		}
 	}
-	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting && a.Platform == now.Platform && a.Name == now.Name {
+	if a.Stale == now.Stale && a.Closed == now.Closed && a.PodName == now.PodName && a.Waiting == now.Waiting &&
+		a.Platform == now.Platform && a.Name == now.Name {
 		return now
 	}
 	return &a
@@ -152,7 +156,8 @@ func staleEvent(nodes []nodeState) []decision.Event {
 		return nil
 	}
 	return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonResultsStale, Action: "MarkStale",
-		Note: clip.Head(fmt.Sprintf("Results no longer count on %s. %s (%s)", explain.Names(names, 5), explain.OfFirst(first.Message, names), first.Reason), 1000)}}
+		Note: clip.Head(fmt.Sprintf("Results no longer count on %s. %s (%s)",
+			explain.Names(names, 5), explain.OfFirst(first.Message, names), first.Reason), 1000)}}
 }
 
 // MaxRepeats bounds how often a bad result is measured again by itself: a run may be what makes the node reboot.

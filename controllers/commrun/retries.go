@@ -31,7 +31,8 @@ func (n *nodeState) stepTakenAway(run *v1alpha1.GroupRunStatus, in Input) bool {
 		return false
 	}
 	n.podName = pod.Name
-	n.close(in.Now, v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted, "Run pod %s on node %s was taken away: %s. The node is measured again by itself.", pod.Name, n.name, why)
+	n.close(in.Now, v1alpha1.VerdictSkipped, v1alpha1.ReasonPreempted,
+		"Run pod %s on node %s was taken away: %s. The node is measured again by itself.", pod.Name, n.name, why)
 	n.closure.HeldSeconds = podHeldSeconds(n.commNode, pod, in.Now)
 	return true
 }
@@ -49,7 +50,8 @@ func (n *nodeState) stepQueued(pod *corev1.Pod, in Input) bool {
 		return true
 	}
 	n.close(in.Now, v1alpha1.VerdictSkipped, v1alpha1.ReasonWaitingForQueue,
-		"Kueue has not admitted run pod %s for node %s in queue %s within %d s. Look at the queue's quota (`kubectl get workloads -n %s`); it is tried again by itself.",
+		"Kueue has not admitted run pod %s for node %s in queue %s within %d s. "+
+			"Look at the queue's quota (`kubectl get workloads -n %s`); it is tried again by itself.",
 		pod.Name, n.name, podstate.QueueOf(pod), int64(limit/time.Second), pod.Namespace)
 	return true
 }
@@ -68,7 +70,8 @@ func retriable(c *v1alpha1.RunClosure) bool {
 		return false
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonPreempted, v1alpha1.ReasonNodeBusy, v1alpha1.ReasonWaitingForQueue, v1alpha1.ReasonRunPodUnschedulable:
+	case v1alpha1.ReasonPreempted, v1alpha1.ReasonNodeBusy, v1alpha1.ReasonWaitingForQueue,
+		v1alpha1.ReasonRunPodUnschedulable:
 		return true
 	}
 	return false
@@ -78,13 +81,15 @@ func retriable(c *v1alpha1.RunClosure) bool {
 // without them, and a run for each of them would form it over all members again.
 func (in *Input) leftToSchedule() bool {
 	spec, run, span := &in.Group.Spec, in.Group.Status.Run, in.Group.Status.Span
-	return spec.Span == v1alpha1.SpanGroup && spec.Run.Schedule != "" && run != nil && span != nil && span.RunID == run.ID && len(span.Tests) > 0
+	return spec.Span == v1alpha1.SpanGroup && spec.Run.Schedule != "" && run != nil && span != nil &&
+		span.RunID == run.ID && len(span.Tests) > 0
 }
 
 // retryAt is when the node is due again; zero where it is not.
 func (n *nodeState) retryAt(in *Input) time.Time {
 	a := runs.AssignmentOf(n.commTask)
-	if in.leftToSchedule() || a == nil || n.member == nil || n.closure == nil || !retriable(n.closure) || a.Retries >= MaxRetries {
+	if in.leftToSchedule() || a == nil || n.member == nil || n.closure == nil || !retriable(n.closure) ||
+		a.Retries >= MaxRetries {
 		return time.Time{}
 	}
 	return n.closure.Time.Add(RetryPause << a.Retries)

@@ -24,8 +24,8 @@ import (
 type runState struct {
 	// run is the new status.run; nil while the group never ran.
 	run *v1alpha1.GroupRunStatus
-	// nodes of the run, in rank order; empty while there is none, or for a run that starts just now and measures all. For
-	// one of the changed nodes that starts just now they are as the run before left them.
+	// nodes of the run, in rank order; empty while there is none, or for a run that starts just now and measures all.
+	// For one of the changed nodes that starts just now they are as the run before left them.
 	nodes []nodeState
 	// CreatePodsOn are the nodes that get a run pod now; DeletePods are pods to delete, by name.
 	createPodsOn []string
@@ -34,9 +34,11 @@ type runState struct {
 	lookAt []string
 	// waiting says why no run starts although one is due; empty otherwise.
 	waiting string
-	// outdated: some member is not what its last result was measured on, or is new, so that no earlier verdict may stand.
+	// outdated: some member is not what its last result was measured on, or is new, so that no earlier verdict may
+	// stand.
 	outdated bool
-	// NodesDone: each node of a run that goes on has its verdict; with span Group its group's stage follows, or goes on.
+	// NodesDone: each node of a run that goes on has its verdict; with span Group its group's stage follows, or goes
+	// on.
 	nodesDone bool
 	// span is the group's stage of the run.
 	span   stage.State
@@ -52,7 +54,8 @@ func stepRun(in Input) runState {
 	if run != nil && run.Phase != v1alpha1.RunPhaseAborted && run.SpecHash != "" && run.SpecHash == hash {
 		// The spec changed in nothing that a run depends on: this run measures the new generation, too.
 		if run.Generation != in.Group.Generation {
-			run.Generation, run.ProvenRunID = in.Group.Generation, "" // the verdict of the run before may be another by this spec
+			// the verdict of the run before may be another by this spec
+			run.Generation, run.ProvenRunID = in.Group.Generation, ""
 		}
 	}
 	suspended := in.Group.Spec.Run.State == v1alpha1.RunSuspended
@@ -67,7 +70,8 @@ func stepRun(in Input) runState {
 		case in.RunDeleted:
 			abort(&out, run, in, v1alpha1.ReasonSuperseded, "its CommRun was deleted")
 		case run.Generation != in.Group.Generation:
-			abort(&out, run, in, v1alpha1.ReasonSuperseded, fmt.Sprintf("the spec changed to generation %d", in.Group.Generation))
+			abort(&out, run, in, v1alpha1.ReasonSuperseded,
+				fmt.Sprintf("the spec changed to generation %d", in.Group.Generation))
 		}
 	}
 	out.run = run
@@ -82,7 +86,8 @@ func stepRun(in Input) runState {
 	default:
 		startIfDue(&out, in, hash, suspended)
 	}
-	if r := out.run; r != nil && r.Phase == v1alpha1.RunPhaseRunning && state.Repeats(r) && r.ProvenRunID != "" && out.outdated {
+	if r := out.run; r != nil && r.Phase == v1alpha1.RunPhaseRunning && state.Repeats(r) &&
+		r.ProvenRunID != "" && out.outdated {
 		r.Moved = true
 	}
 	out.deletePods = podsToDelete(out.run, out.nodes, in, &out.wakeAt)
@@ -184,7 +189,9 @@ func nodesHoldingGPUs(in Input) int {
 }
 
 func holdsGPUs(pods []*corev1.Pod, now time.Time) bool {
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return podstate.Alive(pod) && !podstate.Stuck(pod, now) })
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return podstate.Alive(pod) && !podstate.Stuck(pod, now)
+	})
 }
 
 // podsToDelete lists pods that no run needs: of other runs, of an aborted run, of nodes that are done.
@@ -210,7 +217,8 @@ func podsToDelete(run *v1alpha1.GroupRunStatus, nodes []nodeState, in Input, wak
 // podNeeded says whether the run still needs the pod: while its node is not done, and a little longer for an agent that
 // has reported and ends by itself.
 func podNeeded(pod *corev1.Pod, run *v1alpha1.GroupRunStatus, node *nodeState, now time.Time, wakeAt *time.Time) bool {
-	if run == nil || node == nil || run.Phase == v1alpha1.RunPhaseAborted || node.closed() || pod.Labels[v1alpha1.LabelRunID] != run.ID {
+	if run == nil || node == nil || run.Phase == v1alpha1.RunPhaseAborted || node.closed() ||
+		pod.Labels[v1alpha1.LabelRunID] != run.ID {
 		return false
 	}
 	if node.phase != judge.Done {

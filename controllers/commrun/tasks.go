@@ -95,7 +95,8 @@ func belongs(ct *v1alpha1.CommTask, group *state.Group, m *decision.Member, labe
 	return ct.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(m.Name) && objects.OwnedBy(ct, group)
 }
 
-func desiredCommTask(group *state.Group, m *decision.Member, current *v1alpha1.CommTask, labels map[string]string, spec v1alpha1.CommTaskSpec) *v1alpha1.CommTask {
+func desiredCommTask(group *state.Group, m *decision.Member, current *v1alpha1.CommTask, labels map[string]string,
+	spec v1alpha1.CommTaskSpec) *v1alpha1.CommTask {
 	desired := &v1alpha1.CommTask{Spec: spec}
 	if current != nil {
 		desired.ObjectMeta = *current.ObjectMeta.DeepCopy()

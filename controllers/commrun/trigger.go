@@ -38,19 +38,21 @@ func startIfDue(out *runState, in Input, hash string, suspended bool) {
 	}
 	nodes, wait := in.mayStart(trigger, last, out.nodes)
 	if wait.why != "" && (trigger == state.TriggerScheduled || trigger == state.TriggerRequested) {
-		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed. A request
-		// stays.
+		// What a run of all waits for, as the budget's next day, may be no wait for a run of the few that changed. A
+		// request stays.
 		if due, ready, _ := dueNodes(last, out.nodes, in); len(ready) > 0 && last.SpecHash == hash {
 			if some, held := in.mayStart(state.TriggerNodesChanged, last, out.nodes); held.why == "" {
 				trigger, nodes, wait = state.TriggerNodesChanged, some, runWait{}
 			} else {
-				wait.why = clip.Head(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.", units.Counted(len(due), "node")), 1024)
+				wait.why = clip.Head(wait.why+fmt.Sprintf(" A run of %s with stale results waits, too.",
+					units.Counted(len(due), "node")), 1024)
 				wait.until = decision.Earlier(wait.until, held.until)
 			}
 		}
 	}
 	if in.StartRefused != nil {
-		wait.why = clip.Head(fmt.Sprintf("A run is due (%s), and its CommRun cannot be created: %v.", dueFor(in, trigger), in.StartRefused), 1024)
+		wait.why = clip.Head(fmt.Sprintf("A run is due (%s), and its CommRun cannot be created: %v.",
+			dueFor(in, trigger), in.StartRefused), 1024)
 	}
 	if wait.why != "" {
 		out.waiting, out.wakeAt = wait.why, decision.Earlier(out.wakeAt, wait.until)
@@ -91,7 +93,8 @@ func startIfDue(out *runState, in Input, hash string, suspended bool) {
 
 // Suspended says that the group waits for a run that was suspended, and what to do.
 func Suspended(run *v1alpha1.GroupRunStatus) string {
-	return fmt.Sprintf("CommRun %s is suspended: set its spec.suspend to false and it starts again, or delete it.", run.Name)
+	return fmt.Sprintf("CommRun %s is suspended: set its spec.suspend to false and it starts again, or delete it.",
+		run.Name)
 }
 
 // runWait says why a run that is due does not start, and until when at most where that is known; empty where it may.
@@ -101,13 +104,14 @@ type runWait struct {
 }
 
 // mayStart names the nodes that a run for the trigger is to measure, and says what it has to wait for.
-func (in *Input) mayStart(trigger string, last *v1alpha1.GroupRunStatus, nodes []nodeState) (names string, wait runWait) {
+func (in *Input) mayStart(trigger string, last *v1alpha1.GroupRunStatus,
+	nodes []nodeState) (names string, wait runWait) {
 	names, count := units.Counted(len(in.Members), "node"), len(in.Members)
 	if trigger == state.TriggerNodesChanged {
 		due, ready, waiting := dueNodes(last, nodes, *in)
 		if len(ready) == 0 && len(due) > 0 {
-			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.", units.Counted(len(due), "node"), explain.Names(waiting, 3)),
-				until: pausedUntil(last, in.Now)}
+			return "", runWait{why: fmt.Sprintf("A run of %s with stale results is due and waits: %s.",
+				units.Counted(len(due), "node"), explain.Names(waiting, 3)), until: pausedUntil(last, in.Now)}
 		}
 		names, count = explain.Names(due, 5), len(due)
 	} else if why := tooFewReport(*in, trigger); why != "" {
@@ -151,13 +155,15 @@ func tooFewReport(in Input, trigger string) string {
 	if reporting >= need {
 		return ""
 	}
-	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; %d of %d do. See `kubectl get commtasks` and the monitor pods.",
+	return fmt.Sprintf("A run is due (%s) and waits until the monitors of at least %s report; "+
+		"%d of %d do. See `kubectl get commtasks` and the monitor pods.",
 		dueFor(in, trigger), units.Counted(need, "node"), reporting, len(in.Members))
 }
 
 // dueTrigger says why a run is due now; where none is, it gives the time at which the schedule is due next. A run of
 // all members measures the changed ones, too, so that it goes first.
-func dueTrigger(in Input, last *v1alpha1.GroupRunStatus, nodes []nodeState, hash string) (trigger string, next time.Time) {
+func dueTrigger(in Input, last *v1alpha1.GroupRunStatus, nodes []nodeState,
+	hash string) (trigger string, next time.Time) {
 	resume := resumes(last, in, hash)
 	if last == nil || (last.Generation != in.Group.Generation && !resume) {
 		return state.TriggerSpecChanged, time.Time{}
@@ -174,7 +180,8 @@ func dueTrigger(in Input, last *v1alpha1.GroupRunStatus, nodes []nodeState, hash
 	}
 	if due, _, _ := dueNodes(last, nodes, in); resume || len(due) > 0 {
 		if last.SpecHash != hash {
-			return state.TriggerSpecChanged, time.Time{} // another version of the operator plans otherwise: nothing measured counts
+			// another version of the operator plans otherwise: nothing measured counts
+			return state.TriggerSpecChanged, time.Time{}
 		}
 		return state.TriggerNodesChanged, time.Time{}
 	}
@@ -230,5 +237,6 @@ func dueNodes(last *v1alpha1.GroupRunStatus, nodes []nodeState, in Input) (due, 
 // resumes says whether the aborted run is to be taken up again: it measured only the changed nodes, and what the others
 // have shown still counts.
 func resumes(last *v1alpha1.GroupRunStatus, in Input, hash string) bool {
-	return last != nil && last.Phase == v1alpha1.RunPhaseAborted && runs.Partial(last) && hash != "" && last.SpecHash == hash && last.MembersHash == in.hash
+	return last != nil && last.Phase == v1alpha1.RunPhaseAborted && runs.Partial(last) && hash != "" &&
+		last.SpecHash == hash && last.MembersHash == in.hash
 }

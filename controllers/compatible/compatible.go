@@ -28,13 +28,21 @@ type mixture struct {
 }
 
 var mixtures = []mixture{
-	{propROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version", "Bring the odd nodes to the same ROCm, or make a group of their own for them.", []string{nodefacts.Unknown, "not installed"}, false},
-	{propDriver, v1alpha1.ReasonMixedDriverVersions, "amdgpu driver version", "Bring the odd nodes to the same driver.", []string{nodefacts.Unknown, "not loaded"}, false},
-	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.", []string{nodefacts.Unknown}, false},
-	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode", "Set the same compute and memory partition on every node.", []string{nodefacts.Unknown}, true},
-	{propDevices, v1alpha1.ReasonGPUCountMismatch, "number of devices", "Check the odd nodes for GPUs that fell off the bus.", nil, false},
-	{propContainerROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version in the run's container", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
-	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build", "Use one runtime image by digest: the tag was resolved differently.", nil, false},
+	{propROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version",
+		"Bring the odd nodes to the same ROCm, or make a group of their own for them.",
+		[]string{nodefacts.Unknown, "not installed"}, false},
+	{propDriver, v1alpha1.ReasonMixedDriverVersions, "amdgpu driver version", "Bring the odd nodes to the same driver.",
+		[]string{nodefacts.Unknown, "not loaded"}, false},
+	{propModel, v1alpha1.ReasonMixedModels, "GPU model", "Narrow members.nodeSelector to one model.",
+		[]string{nodefacts.Unknown}, false},
+	{propPartition, v1alpha1.ReasonMixedPartitions, "partition mode",
+		"Set the same compute and memory partition on every node.", []string{nodefacts.Unknown}, true},
+	{propDevices, v1alpha1.ReasonGPUCountMismatch, "number of devices",
+		"Check the odd nodes for GPUs that fell off the bus.", nil, false},
+	{propContainerROCm, v1alpha1.ReasonMixedROCmVersions, "ROCm version in the run's container",
+		"Use one runtime image by digest: the tag was resolved differently.", nil, false},
+	{propLibrary, v1alpha1.ReasonMixedLibraryVersions, "library build",
+		"Use one runtime image by digest: the tag was resolved differently.", nil, false},
 }
 
 // Input is what the condition Compatible rests on.
@@ -120,15 +128,19 @@ func Decide(in Input) (decision.Finding, []v1alpha1.Culprit) {
 	}
 	switch {
 	case f.reason != "":
-		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason, Message: clip.Head(strings.Join(f.messages, " ")+remarks, 2048), Remark: f.remark}, f.culprits
+		return decision.Finding{Status: metav1.ConditionFalse, Reason: f.reason,
+			Message: clip.Head(strings.Join(f.messages, " ")+remarks, 2048), Remark: f.remark}, f.culprits
 	case members == 0:
-		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, Message: "There is no member whose facts could be compared."}, nil
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
+			Message: "There is no member whose facts could be compared."}, nil
 	case len(in.Reporting) < members:
 		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown,
-			Message: clip.Head(fmt.Sprintf("The facts of %d of %d members are not known.", members-len(in.Reporting), members)+remarks, 2048), Remark: f.remark}, nil
+			Message: clip.Head(fmt.Sprintf("The facts of %d of %d members are not known.",
+				members-len(in.Reporting), members)+remarks, 2048), Remark: f.remark}, nil
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllCompatible,
-		Message: clip.Head(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and number of devices.", members)+remarks, 2048), Remark: f.remark}, nil
+		Message: clip.Head(fmt.Sprintf("All %d members share ROCm and driver version, GPU model, partition mode and "+
+			"number of devices.", members)+remarks, 2048), Remark: f.remark}, nil
 }
 
 // problems are those that the nodes' own agents found.
@@ -152,7 +164,8 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 		}
 	}
 	for _, code := range slices.Sorted(maps.Keys(byCode)) {
-		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s", code, explain.Names(byCode[code], 5), explain.Sentence(aboutSubject(first[code]))))
+		f.fault(v1alpha1.ReasonOfProblem(code), fmt.Sprintf("%s on %s: %s",
+			code, explain.Names(byCode[code], 5), explain.Sentence(aboutSubject(first[code]))))
 	}
 }
 
@@ -160,9 +173,11 @@ func (f *fitting) problems(reporting []*v1alpha1.CommNode) {
 func problemCulprit(node string, p v1alpha1.Problem) v1alpha1.Culprit {
 	switch {
 	case p.PeerGPU != "":
-		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject(), Reason: p.Code, Message: clip.Head(p.Message, 512)}
+		return v1alpha1.Culprit{Node: node, Kind: "Link", Name: p.Subject(), Reason: p.Code,
+			Message: clip.Head(p.Message, 512)}
 	case p.GPU != "":
-		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.GPU, Reason: p.Code, Message: clip.Head(p.Message, 512)}
+		return v1alpha1.Culprit{Node: node, Kind: "GPU", Name: p.GPU, Reason: p.Code,
+			Message: clip.Head(p.Message, 512)}
 	}
 	return judge.NodeCulprit(node, p.Code, aboutSubject(p))
 }
@@ -186,8 +201,11 @@ func (f *fitting) counts(in Input) {
 		facts, name := cn.Status.Facts, cn.Name
 		problems := nodefacts.ErrorProblems(facts)
 		if facts.DeviceCount < in.Spec.RanksPerNode && len(problems) == 0 {
-			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", facts.DeviceCount, in.Spec.RanksPerNode), name)
-			f.blame(name, v1alpha1.ReasonGPUCountMismatch, fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.", name, facts.DeviceCount, in.Spec.RanksPerNode))
+			few.add(fmt.Sprintf("%d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.",
+				facts.DeviceCount, in.Spec.RanksPerNode), name)
+			f.blame(name, v1alpha1.ReasonGPUCountMismatch,
+				fmt.Sprintf("Node %s shows %d devices and ranksPerNode is %d: lower ranksPerNode, or exclude the node.",
+					name, facts.DeviceCount, in.Spec.RanksPerNode))
 			continue
 		}
 		// The agent has named the GPU that is missing: its consequences need no second word.
@@ -278,12 +296,14 @@ func (m mixture) find(values map[string][]string) (string, []oddNode) {
 		}
 		for _, node := range compared[value] {
 			if len(odd) < maxCulprits {
-				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %s %s%s. %s", m.what, value, node, membersHave(agree), majority, tied, m.advice)})
+				odd = append(odd, oddNode{node, fmt.Sprintf("%s %s on node %s; %s %s%s. %s",
+					m.what, value, node, membersHave(agree), majority, tied, m.advice)})
 			}
 		}
 	}
 	if len(parts) > 8 {
 		parts = append(parts[:8], fmt.Sprintf("%d more values", len(others)-8))
 	}
-	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s", m.what, majority, units.Counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
+	return fmt.Sprintf("Mixed %s: %s on %s, but %s%s. %s",
+		m.what, majority, units.Counted(agree, "node"), strings.Join(parts, ", "), tie, m.advice), odd
 }

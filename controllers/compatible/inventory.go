@@ -30,8 +30,8 @@ const (
 	propDevices       = "Devices" // compared, not listed: the API names the listed ones
 )
 
-var inventoryOrder = []string{propROCm, propDriver, propKernel, propModel, propGFX, propPartition, propLibrary, propMesh,
-	propContainerROCm, propHostRCCL, propFirmware}
+var inventoryOrder = []string{propROCm, propDriver, propKernel, propModel, propGFX, propPartition, propLibrary,
+	propMesh, propContainerROCm, propHostRCCL, propFirmware}
 
 // Census counts the values of each property over the nodes whose facts hold. Nodes stay in rank order.
 type Census map[string]map[string][]string
@@ -95,7 +95,8 @@ func Inventory(c Census) []v1alpha1.InventoryItem {
 	for _, property := range inventoryOrder {
 		for _, value := range valuesByCount(c[property]) {
 			nodes := c[property][value]
-			out = append(out, v1alpha1.InventoryItem{Property: property, Value: value, Nodes: int32(len(nodes)), Example: nodes[0]})
+			out = append(out,
+				v1alpha1.InventoryItem{Property: property, Value: value, Nodes: int32(len(nodes)), Example: nodes[0]})
 		}
 	}
 	if len(out) > maxInventory {

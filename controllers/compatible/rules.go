@@ -50,7 +50,8 @@ func (f *fitting) containerROCm(in Input) {
 		}
 	}
 	old.each(func(names, text string) {
-		f.fault(v1alpha1.ReasonROCmTooOld, fmt.Sprintf("In the run's container on %s: %s", names, explain.Sentence(text)))
+		f.fault(v1alpha1.ReasonROCmTooOld,
+			fmt.Sprintf("In the run's container on %s: %s", names, explain.Sentence(text)))
 	})
 	remark := func(reason string) func(names, text string) {
 		return func(names, text string) {
@@ -87,7 +88,9 @@ func (f *fitting) firmware(in Input) {
 	}
 	if len(below) > 0 && enough > 0 {
 		for _, version := range slices.Sorted(maps.Keys(below)) {
-			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on some nodes only. Update the firmware of the older ones; the published settings set the variable.",
+			message := fmt.Sprintf("MEC firmware %s on %s is older than %d, with which RCCL starts on %s only "+
+				"with HSA_NO_SCRATCH_RECLAIM=1; %s newer firmware, so that a job without the variable fails on "+
+				"some nodes only. Update the firmware of the older ones; the published settings set the variable.",
 				version, explain.Names(below[version], 5), least, target, explain.NodesHave(int32(enough)))
 			f.fault(v1alpha1.ReasonMixedFirmware, message)
 			for _, node := range below[version] {
@@ -96,7 +99,8 @@ func (f *fitting) firmware(in Input) {
 		}
 		return
 	}
-	mixed := mixture{property: propFirmware, what: "GPU firmware", advice: "No rule of the library looks at this difference."}
+	mixed := mixture{property: propFirmware, what: "GPU firmware",
+		advice: "No rule of the library looks at this difference."}
 	if message, _ := mixed.find(in.Census[propFirmware]); message != "" {
 		f.notes = append(f.notes, v1alpha1.ReasonMixedFirmware+": "+message)
 	}

@@ -35,7 +35,8 @@ func TestJobIsLeftAlone(t *testing.T) {
 	if pods := w.pods(); len(pods) != 1 || pods[0].Labels[v1alpha1.LabelNode] != v1alpha1.LabelValue(w.nodes[1]) {
 		t.Fatalf("%d run pods beside a job: %v", len(pods), pods)
 	}
-	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "Waiting for others: "+w.nodes[0], w.ns+"/train (2)")
+	w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "Waiting for others: "+w.nodes[0],
+		w.ns+"/train (2)")
 	if a := w.commTask(w.nodes[0]).Spec.Run; a.Waiting == nil || a.Waiting.Reason != v1alpha1.ReasonNodeBusy {
 		t.Errorf("waiting %+v", a.Waiting)
 	}
@@ -68,7 +69,8 @@ func TestBusyNodeIsSkipped(t *testing.T) {
 	w.reportAllFacts()
 	w.settle()
 	// The API server's clock has not moved, so that by the manager's the new pod is past its deadline at once.
-	if run, a := w.group.Status.Run, w.commTask(w.nodes[0]).Spec.Run; run.Number != 2 || run.Trigger != "NodesChanged" || a.PodName == "" || a.Retries != 1 {
+	if run, a := w.group.Status.Run, w.commTask(w.nodes[0]).Spec.Run; run.Number != 2 ||
+		run.Trigger != "NodesChanged" || a.PodName == "" || a.Retries != 1 {
 		t.Errorf("after the job: run %+v, assignment %+v", run, a)
 	}
 }
@@ -78,8 +80,9 @@ func TestPreemptedRunPod(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()
 	pod := w.start(w.nodes[0])
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
-		Reason: corev1.PodReasonPreemptionByScheduler, Message: "preempting to accommodate a higher priority pod"})
+	pod.Status.Conditions = append(pod.Status.Conditions,
+		corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: corev1.PodReasonPreemptionByScheduler, Message: "preempting to accommodate a higher priority pod"})
 	w.must(admin.Status().Update(w.ctx, pod))
 	w.must(admin.Delete(w.ctx, pod))
 	w.settle()
@@ -95,7 +98,8 @@ func TestPreemptedRunPod(t *testing.T) {
 	w.settle()
 	w.wantCondition(v1alpha1.ConditionValidated, yes, v1alpha1.ReasonAllPassed)
 	h := w.group.Status.History
-	if len(h) != 2 || h[0].Verdict != v1alpha1.VerdictPass || h[1].Verdict != v1alpha1.VerdictSkipped || h[1].Reason != v1alpha1.ReasonPreempted {
+	if len(h) != 2 || h[0].Verdict != v1alpha1.VerdictPass || h[1].Verdict != v1alpha1.VerdictSkipped ||
+		h[1].Reason != v1alpha1.ReasonPreempted {
 		t.Errorf("history %+v", h)
 	}
 }
@@ -105,18 +109,21 @@ func TestOneRunOnANode(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.running()
 	second := *w
-	second.group = &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Name: "h", Namespace: w.ns}, Spec: *w.group.Spec.DeepCopy()}
+	second.group = &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{Name: "h", Namespace: w.ns},
+		Spec: *w.group.Spec.DeepCopy()}
 	w.must(admin.Create(w.ctx, second.group))
 	second.settle() // the node's one CommNode serves both
 	if n := len(w.pods()); n != 1 {
 		t.Fatalf("%d run pods on one node", n)
 	}
-	second.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, "Waiting for others: "+w.nodes[0], "CommGroup "+w.ns+"/g")
+	second.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress,
+		"Waiting for others: "+w.nodes[0], "CommGroup "+w.ns+"/g")
 	w.finish(w.nodes[0], 300_000, nil)
 	w.settle()
 	second.settle()
 	var own corev1.PodList
-	w.must(admin.List(w.ctx, &own, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.LabelGroupUID: string(second.group.UID), v1alpha1.LabelRole: v1alpha1.RoleRun}))
+	w.must(admin.List(w.ctx, &own, client.InNamespace(w.ns),
+		client.MatchingLabels{v1alpha1.LabelGroupUID: string(second.group.UID), v1alpha1.LabelRole: v1alpha1.RoleRun}))
 	if len(own.Items) != 1 {
 		t.Errorf("%d run pods of the second group once the first one's run is over", len(own.Items))
 	}
@@ -138,10 +145,12 @@ func TestBudgetHolds(t *testing.T) {
 	if w.group.Status.Run == nil {
 		t.Fatal("a person's request does not run")
 	}
-	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) { r.StartTime = metav1.NewTime(r.FinishTime.Add(-2 * time.Minute)) })
+	w.finish(w.nodes[0],
+		300_000, func(r *v1alpha1.NodeRunStatus) { r.StartTime = metav1.NewTime(r.FinishTime.Add(-2 * time.Minute)) })
 	w.settle()
 	b := w.group.Status.Budget
-	if b == nil || b.UsedGPUMinutes != 16 || b.LimitGPUMinutes != 20 || !strings.HasPrefix(b.Day, "20") || b.LastRunID != w.group.Status.Run.ID {
+	if b == nil || b.UsedGPUMinutes != 16 || b.LimitGPUMinutes != 20 || !strings.HasPrefix(b.Day, "20") ||
+		b.LastRunID != w.group.Status.Run.ID {
 		t.Errorf("budget %+v", b)
 	}
 }

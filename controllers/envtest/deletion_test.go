@@ -51,7 +51,9 @@ func (w *world) wantNoGroup() {
 func (w *world) wantOwners() {
 	w.Helper()
 	owned := func(object client.Object, uid types.UID) {
-		if !slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == uid }) {
+		if !slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+			return ref.UID == uid
+		}) {
 			w.Errorf("%T %s is not owned by %s: %v", object, object.GetName(), uid, object.GetOwnerReferences())
 		}
 	}
@@ -74,7 +76,8 @@ func (w *world) wantOwners() {
 func (w *world) collectGarbage() {
 	w.Helper()
 	for _, kind := range []client.Object{&v1alpha1.CommTask{}, &corev1.ConfigMap{}} {
-		w.must(admin.DeleteAllOf(w.ctx, kind, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
+		w.must(admin.DeleteAllOf(w.ctx, kind, client.InNamespace(w.ns),
+			client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
 	}
 }
 
@@ -123,7 +126,9 @@ func TestDeletionOfAnOldGroup(t *testing.T) {
 	w.endPods()
 	w.settle()
 	w.wantGone()
-	if sent := w.sentEvents(); !slices.ContainsFunc(sent, func(e string) bool { return strings.HasPrefix(e, "Normal CleanedUp") }) {
+	if sent := w.sentEvents(); !slices.ContainsFunc(sent, func(e string) bool {
+		return strings.HasPrefix(e, "Normal CleanedUp")
+	}) {
 		t.Errorf("events %q", sent)
 	}
 }
@@ -139,7 +144,8 @@ func (w *world) wantGone() {
 	var bindings rbacv1.RoleBindingList
 	w.must(admin.List(w.ctx, &bindings, client.InNamespace(w.ns)))
 	if len(nodes.Items)+len(bindings.Items)+len(w.pods()) != 0 || w.configMap() != nil {
-		w.Errorf("left over: %d CommTasks, %d RoleBindings, %d pods, ConfigMap %v", len(nodes.Items), len(bindings.Items), len(w.pods()), w.configMap())
+		w.Errorf("left over: %d CommTasks, %d RoleBindings, %d pods, ConfigMap %v",
+			len(nodes.Items), len(bindings.Items), len(w.pods()), w.configMap())
 	}
 }
 
@@ -171,7 +177,8 @@ func TestDeletionKeepsTheAccountForOtherGroups(t *testing.T) {
 	w.must(admin.Delete(w.ctx, w.group))
 	w.settle()
 	w.settle()
-	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: runpod.RoleBinding}, &rbacv1.RoleBinding{}); err != nil {
+	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: runpod.RoleBinding},
+		&rbacv1.RoleBinding{}); err != nil {
 		t.Errorf("the other group's account: %v", err)
 	}
 	w.must(admin.Delete(w.ctx, other))

@@ -75,10 +75,12 @@ func (w *world) wantMarks(name, want string) *corev1.Node {
 	condition, problem, taints := "", "", 0
 	for _, c := range node.Status.Conditions {
 		if c.Type == v1alpha1.NodeConditionCommProblem {
-			problem = map[corev1.ConditionStatus]string{corev1.ConditionTrue: "failed", corev1.ConditionFalse: "passed"}[c.Status] + c.Message
+			problem = map[corev1.ConditionStatus]string{corev1.ConditionTrue: "failed",
+				corev1.ConditionFalse: "passed"}[c.Status] + c.Message
 		}
 		if c.Type == v1alpha1.NodeConditionCommValidated {
-			condition = map[corev1.ConditionStatus]string{corev1.ConditionFalse: "failed", corev1.ConditionTrue: "passed"}[c.Status] + c.Message
+			condition = map[corev1.ConditionStatus]string{corev1.ConditionFalse: "failed",
+				corev1.ConditionTrue: "passed"}[c.Status] + c.Message
 		}
 	}
 	for _, taint := range node.Spec.Taints {
@@ -89,8 +91,10 @@ func (w *world) wantMarks(name, want string) *corev1.Node {
 			}
 		}
 	}
-	if problem != condition || !strings.HasPrefix(condition, want) || (condition == "") != (want == "") || node.Labels[v1alpha1.LabelCommValidated] != want || (taints == 1) != (want == "failed") {
-		w.Fatalf("node %s has condition %q, label %q, %d taints; want %q", name, condition, node.Labels[v1alpha1.LabelCommValidated], taints, want)
+	if problem != condition || !strings.HasPrefix(condition, want) || (condition == "") != (want == "") ||
+		node.Labels[v1alpha1.LabelCommValidated] != want || (taints == 1) != (want == "failed") {
+		w.Fatalf("node %s has condition %q, label %q, %d taints; want %q",
+			name, condition, node.Labels[v1alpha1.LabelCommValidated], taints, want)
 	}
 	return node
 }
@@ -113,7 +117,8 @@ func TestGatingMarksANodeUntilItPasses(t *testing.T) {
 	node := w.node(bad)
 	node.Spec.Taints = []corev1.Taint{{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule}}
 	w.must(admin.Update(w.ctx, node))
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady"}}
 	w.must(admin.Status().Update(w.ctx, node))
 	job := w.job(bad)
 	w.sentEvents()
@@ -122,9 +127,11 @@ func TestGatingMarksANodeUntilItPasses(t *testing.T) {
 	marked := w.wantMarks(bad, "failed")
 	w.wantMarks(good, "passed")
 	if len(marked.Spec.Taints) != 2 || len(marked.Status.Conditions) != 3 || marked.Labels["team"] != w.ns {
-		t.Errorf("the marks took something away: %+v, %+v, %v", marked.Spec.Taints, marked.Status.Conditions, marked.Labels)
+		t.Errorf("the marks took something away: %+v, %+v, %v",
+			marked.Spec.Taints, marked.Status.Conditions, marked.Labels)
 	}
-	if g := w.group.Status.Gating; g == nil || g.Gated != 1 || !slices.Equal(g.Nodes, []string{bad}) || g.Breaker != "Closed" || g.Message != "" {
+	if g := w.group.Status.Gating; g == nil || g.Gated != 1 || !slices.Equal(g.Nodes, []string{bad}) ||
+		g.Breaker != "Closed" || g.Message != "" {
 		t.Errorf("status.gating is %+v", g)
 	}
 	gated := 0
@@ -138,7 +145,8 @@ func TestGatingMarksANodeUntilItPasses(t *testing.T) {
 	}
 	after := &corev1.Pod{}
 	w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(job), after))
-	if after.ResourceVersion != job.ResourceVersion || after.Status.Phase != corev1.PodRunning || !after.DeletionTimestamp.IsZero() {
+	if after.ResourceVersion != job.ResourceVersion || after.Status.Phase != corev1.PodRunning ||
+		!after.DeletionTimestamp.IsZero() {
 		t.Errorf("the job that runs on the node was touched: %+v", after.ObjectMeta)
 	}
 
@@ -176,7 +184,9 @@ func TestGatingMarksANodeUntilItPasses(t *testing.T) {
 	if len(now.Spec.Taints) != 1 || w.group.Status.Gating.Gated != 0 {
 		t.Errorf("taints %+v, gating %+v", now.Spec.Taints, w.group.Status.Gating)
 	}
-	if !slices.ContainsFunc(w.sentEvents(), func(e string) bool { return strings.Contains(e, v1alpha1.ReasonNodeUngated) }) {
+	if !slices.ContainsFunc(w.sentEvents(), func(e string) bool {
+		return strings.Contains(e, v1alpha1.ReasonNodeUngated)
+	}) {
 		t.Error("no event tells that the node is no longer gated")
 	}
 }
@@ -203,7 +213,9 @@ func TestGatingIsLiftedByHandModeAndMembership(t *testing.T) {
 
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingLabel} })
 	w.settle()
-	if n := w.node(bad); slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCommFailed }) || len(n.Status.Conditions) != 0 || n.Labels[v1alpha1.LabelCommValidated] != "failed" {
+	if n := w.node(bad); slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == v1alpha1.TaintCommFailed
+	}) || len(n.Status.Conditions) != 0 || n.Labels[v1alpha1.LabelCommValidated] != "failed" {
 		t.Errorf("with the action Label alone: %+v, %+v, %v", n.Spec.Taints, n.Status.Conditions, n.Labels)
 	}
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Gating.Mode = v1alpha1.GatingDryRun })
@@ -215,7 +227,8 @@ func TestGatingIsLiftedByHandModeAndMembership(t *testing.T) {
 	}
 	w.update(func(g *v1alpha1.CommGroup) {
 		g.Spec.Gating.Mode = v1alpha1.GatingEnforce
-		g.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingTaint, v1alpha1.GatingLabel, v1alpha1.GatingCondition}
+		g.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingTaint, v1alpha1.GatingLabel,
+			v1alpha1.GatingCondition}
 	})
 	w.settle()
 	w.wantMarks(bad, "failed") // by what the last run showed: gating is no reason for another
@@ -240,7 +253,8 @@ func TestGatingForgetsAReplacedNode(t *testing.T) {
 	old := w.wantMarks(bad, "failed")
 	w.must(admin.Delete(w.ctx, old.DeepCopy()))
 	// Someone restores the Node with all that it carried: it is another one, all the same.
-	restored := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: bad, Labels: maps.Clone(old.Labels), Annotations: maps.Clone(old.Annotations)}, Spec: old.Spec}
+	restored := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: bad, Labels: maps.Clone(old.Labels),
+		Annotations: maps.Clone(old.Annotations)}, Spec: old.Spec}
 	w.must(admin.Create(w.ctx, restored))
 	restored.Status = old.Status
 	w.must(admin.Status().Update(w.ctx, restored))
@@ -258,7 +272,9 @@ func TestGatingStopsWhenManyFail(t *testing.T) {
 	if g.Breaker != "Open" || g.Gated != 1 || !strings.Contains(g.Message, "2 of 5 members") {
 		t.Errorf("status.gating is %+v", g)
 	}
-	if !slices.ContainsFunc(w.sentEvents(), func(e string) bool { return strings.Contains(e, v1alpha1.ReasonBreakerOpen) }) {
+	if !slices.ContainsFunc(w.sentEvents(), func(e string) bool {
+		return strings.Contains(e, v1alpha1.ReasonBreakerOpen)
+	}) {
 		t.Error("no event tells of the breaker")
 	}
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Gating.MaxPercent = ptr.To(int32(40)) })
@@ -329,7 +345,8 @@ func TestGatingWithoutTheRight(t *testing.T) {
 	subject := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
 	cluster := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "plain-manager"}, Subjects: subject,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "commgroup-manager"}}
-	inNamespace := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "plain-manager", Namespace: operatorNamespace}, Subjects: subject,
+	inNamespace := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "plain-manager",
+		Namespace: operatorNamespace}, Subjects: subject,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "commgroup-manager"}}
 	w := gatingWorld(t, 2, nil)
 	for _, o := range []client.Object{cluster, inNamespace} {
@@ -337,13 +354,15 @@ func TestGatingWithoutTheRight(t *testing.T) {
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), o) })
 	}
 	cfg := rest.CopyConfig(restConfig)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user,
+		Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	plain, err := client.New(cfg, client.Options{Scheme: scheme})
 	w.must(err)
 	w.r.Client, w.r.APIReader = plain, plain
 	w.measure(w.nodes[0])
 	w.wantMarks(w.nodes[0], "")
-	if g := w.group.Status.Gating; g.Gated != 0 || !strings.Contains(g.Message, "commgroup-manager-gating") || !strings.Contains(g.Message, "forbidden") {
+	if g := w.group.Status.Gating; g.Gated != 0 || !strings.Contains(g.Message, "commgroup-manager-gating") ||
+		!strings.Contains(g.Message, "forbidden") {
 		t.Errorf("status.gating is %+v", g)
 	}
 	if result := w.settle(); result.RequeueAfter > time.Minute {
@@ -368,22 +387,26 @@ func TestManagerMarksNodesAndNothingElse(t *testing.T) {
 		status  bool
 		allowed bool
 	}{
-		"a statement":            {patch: `{"metadata":{"annotations":{"gating.rcclx.io/3f0e":"{}"}}}`, allowed: true},
-		"another annotation":     {patch: `{"metadata":{"annotations":{"example.com/a":"c"}}}`},
-		"no annotations":         {patch: `{"metadata":{"annotations":null}}`},
-		"the exemption":          {patch: `{"metadata":{"annotations":{"gating.rcclx.io/exempt":null}}}`},
-		"the label":              {patch: `{"metadata":{"labels":{"rcclx.io/comm-validated":"failed"}}}`, allowed: true},
-		"another label":          {patch: `{"metadata":{"labels":{"team":"other"}}}`},
-		"a label away":           {patch: `{"metadata":{"labels":{"team":null}}}`},
-		"the taint":              {patch: `{"spec":{"taints":[{"key":"rcclx.io/comm-failed","effect":"NoSchedule"}]}}`, allowed: true},
+		"a statement":        {patch: `{"metadata":{"annotations":{"gating.rcclx.io/3f0e":"{}"}}}`, allowed: true},
+		"another annotation": {patch: `{"metadata":{"annotations":{"example.com/a":"c"}}}`},
+		"no annotations":     {patch: `{"metadata":{"annotations":null}}`},
+		"the exemption":      {patch: `{"metadata":{"annotations":{"gating.rcclx.io/exempt":null}}}`},
+		"the label": {patch: `{"metadata":{"labels":{"rcclx.io/comm-validated":"failed"}}}`,
+			allowed: true},
+		"another label": {patch: `{"metadata":{"labels":{"team":"other"}}}`},
+		"a label away":  {patch: `{"metadata":{"labels":{"team":null}}}`},
+		"the taint": {patch: `{"spec":{"taints":[{"key":"rcclx.io/comm-failed","effect":"NoSchedule"}]}}`,
+			allowed: true},
 		"the taint as NoExecute": {patch: `{"spec":{"taints":[{"key":"rcclx.io/comm-failed","effect":"NoExecute"}]}}`},
 		"another taint":          {patch: `{"spec":{"taints":[{"key":"example.com/x","effect":"NoSchedule"}]}}`},
 		"cordon":                 {patch: `{"spec":{"unschedulable":true}}`},
 		"a finalizer":            {patch: `{"metadata":{"finalizers":["example.com/f"]}}`},
-		"the condition":          {patch: `{"status":{"conditions":[{"type":"CommValidated","status":"False"}]}}`, status: true, allowed: true},
-		"the opposite condition": {patch: `{"status":{"conditions":[{"type":"CommProblem","status":"True"}]}}`, status: true, allowed: true},
-		"another condition":      {patch: `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, status: true},
-		"resources":              {patch: `{"status":{"capacity":{"amd.com/gpu":"64"}}}`, status: true},
+		"the condition": {patch: `{"status":{"conditions":[{"type":"CommValidated","status":"False"}]}}`,
+			status: true, allowed: true},
+		"the opposite condition": {patch: `{"status":{"conditions":[{"type":"CommProblem","status":"True"}]}}`,
+			status: true, allowed: true},
+		"another condition": {patch: `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, status: true},
+		"resources":         {patch: `{"status":{"capacity":{"amd.com/gpu":"64"}}}`, status: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
@@ -394,7 +417,8 @@ func TestManagerMarksNodesAndNothingElse(t *testing.T) {
 			} else {
 				err = asManager.Patch(t.Context(), target, patch, client.DryRunAll)
 			}
-			if c.allowed != (err == nil) || err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the manager of CommGroups may change")) {
+			if c.allowed != (err == nil) || err != nil && (!apierrors.IsForbidden(err) ||
+				!strings.Contains(err.Error(), "the manager of CommGroups may change")) {
 				t.Errorf("%s: %v", c.patch, err)
 			}
 		})

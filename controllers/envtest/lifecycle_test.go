@@ -86,7 +86,8 @@ func TestFromApplyToReady(t *testing.T) {
 	w.wantCondition(v1alpha1.ConditionSimulated, no, v1alpha1.ReasonHardware)
 	w.wantCondition(v1alpha1.ConditionRunning, no, v1alpha1.ReasonRunFinished)
 	s := &w.group.Status
-	if s.Members.Summary != "4/4" || s.Effective != "DDA" || s.Run.Verdict != v1alpha1.VerdictPass || s.Run.FinishTime == nil {
+	if s.Members.Summary != "4/4" || s.Effective != "DDA" || s.Run.Verdict != v1alpha1.VerdictPass ||
+		s.Run.FinishTime == nil {
 		t.Errorf("status: %+v %q %+v", s.Members, s.Effective, s.Run)
 	}
 	if s.Headline == nil || s.Headline.BusBandwidthMBps != 300_001 || s.Headline.SizeBytes != 1<<20 {
@@ -94,7 +95,8 @@ func TestFromApplyToReady(t *testing.T) {
 	}
 	cm := w.configMap()
 	if cm == nil || cm.Data["RCCL_ENABLE_DDA_ALLREDUCE"] != "1" ||
-		!strings.HasSuffix(cm.Data["rccl.conf"], "\nHSA_NO_SCRATCH_RECLAIM=1\nRCCL_DDA_NRANKS=0\nRCCL_ENABLE_DDA_ALLREDUCE=1\n") ||
+		!strings.HasSuffix(cm.Data["rccl.conf"],
+			"\nHSA_NO_SCRATCH_RECLAIM=1\nRCCL_DDA_NRANKS=0\nRCCL_ENABLE_DDA_ALLREDUCE=1\n") ||
 		cm.Annotations[v1alpha1.AnnotationRun] != "1-1" || cm.Annotations[v1alpha1.AnnotationOrigin] != "Hardware" {
 		t.Errorf("published: %+v", cm)
 	}
@@ -119,17 +121,20 @@ func (w *world) wantRunPod(pod *corev1.Pod, node string) {
 	main := pod.Spec.Containers[0]
 	gpus := main.Resources.Limits[v1alpha1.ResourceGPU]
 	security := main.SecurityContext
-	field := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0]
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	field := required.NodeSelectorTerms[0].MatchFields[0]
 	for what, ok := range map[string]bool{
-		"image":        main.Image == "rocm:test" && pod.Spec.InitContainers[0].Image == agentImage,
-		"command":      strings.Join(main.Command, " ") == "/opt/commgroup/bin/agent run --group "+w.ns+"/g --node $(NODE_NAME) --run-id 1-1",
-		"GPUs":         gpus.Value() == 8,
-		"node":         pod.Spec.NodeName == "" && field.Key == "metadata.name" && field.Values[0] == node,
-		"unprivileged": security.Privileged == nil && !*security.AllowPrivilegeEscalation && security.Capabilities.Drop[0] == "ALL",
-		"host":         !pod.Spec.HostNetwork && !pod.Spec.HostPID && !pod.Spec.HostIPC,
-		"restart":      pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Spec.ActiveDeadlineSeconds != nil,
-		"account":      pod.Spec.ServiceAccountName == runpod.ServiceAccount,
-		"owner":        pod.OwnerReferences[0].Kind == "CommTask",
+		"image": main.Image == "rocm:test" && pod.Spec.InitContainers[0].Image == agentImage,
+		"command": strings.Join(main.Command, " ") == "/opt/commgroup/bin/agent run --group "+w.ns+
+			"/g --node $(NODE_NAME) --run-id 1-1",
+		"GPUs": gpus.Value() == 8,
+		"node": pod.Spec.NodeName == "" && field.Key == "metadata.name" && field.Values[0] == node,
+		"unprivileged": security.Privileged == nil && !*security.AllowPrivilegeEscalation &&
+			security.Capabilities.Drop[0] == "ALL",
+		"host":    !pod.Spec.HostNetwork && !pod.Spec.HostPID && !pod.Spec.HostIPC,
+		"restart": pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Spec.ActiveDeadlineSeconds != nil,
+		"account": pod.Spec.ServiceAccountName == runpod.ServiceAccount,
+		"owner":   pod.OwnerReferences[0].Kind == "CommTask",
 	} {
 		if !ok {
 			w.Errorf("run pod's %s is wrong: %+v", what, pod.Spec)
@@ -171,7 +176,9 @@ func TestSpecChangeInTheMiddleOfARun(t *testing.T) {
 		w.finish(node, 300_000, nil)
 	}
 	w.wantCondition(v1alpha1.ConditionReady, yes, v1alpha1.ReasonReady, "2-2")
-	if sent := w.sentEvents(); !slices.ContainsFunc(sent, func(e string) bool { return strings.HasPrefix(e, "Warning Superseded") }) {
+	if sent := w.sentEvents(); !slices.ContainsFunc(sent, func(e string) bool {
+		return strings.HasPrefix(e, "Warning Superseded")
+	}) {
 		t.Errorf("no event of the aborted run: %q", sent)
 	}
 }
@@ -249,10 +256,12 @@ type refusesCommTasks struct {
 	left int
 }
 
-func (c *refusesCommTasks) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *refusesCommTasks) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.PatchOption) error {
 	if _, ok := obj.(*v1alpha1.CommTask); ok && c.left > 0 {
 		c.left--
-		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commtasks"}, obj.GetName(), nil)
+		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "commtasks"},
+			obj.GetName(), nil)
 	}
 	return c.Client.Patch(ctx, obj, patch, opts...)
 }

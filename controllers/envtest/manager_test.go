@@ -33,7 +33,8 @@ func (c aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func TestWatchesDriveARun(t *testing.T) {
 	w := gatingWorld(t, 2, nil)
 	cfg := rest.CopyConfig(restConfig)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser,
+		Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	// The manager's own clock is ahead: it goes by the API server's.
 	now := serverclock.New(aheadClock(11 * time.Minute))
 	cfg.Wrap(now.Wrap)
@@ -42,7 +43,8 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.must(err)
 	r := controllers.New(controllers.Dependencies{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: now,
 		Recorder: mgr.GetEventRecorder("commgroup-manager"),
-		Config:   controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test", PrivilegedNamespaces: []string{w.ns}}})
+		Config: controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test",
+			PrivilegedNamespaces: []string{w.ns}}})
 	w.must(r.SetupWithManager(mgr, 2))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -73,14 +75,16 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.eventually("ClockSkew", func() bool {
 		w.refresh()
 		c := meta.FindStatusCondition(w.group.Status.Conditions, v1alpha1.ConditionAgentsReporting)
-		return c != nil && c.Status == yes && strings.Contains(c.Message, v1alpha1.ReasonClockSkew) && strings.Contains(c.Message, w.nodes[0]+" (behind)")
+		return c != nil && c.Status == yes && strings.Contains(c.Message, v1alpha1.ReasonClockSkew) &&
+			strings.Contains(c.Message, w.nodes[0]+" (behind)")
 	})
 	w.eventually("run pods", func() bool { return len(w.pods()) == 2 })
 	for _, node := range w.nodes {
 		pod := w.start(node)
 		w.report(node, 300_000, func(r *v1alpha1.NodeRunStatus) {
 			if node == w.nodes[0] {
-				r.StartTime, r.FinishTime = metav1.NewTime(r.StartTime.Add(clockOff)), ptr.To(metav1.NewTime(r.FinishTime.Add(clockOff)))
+				r.StartTime, r.FinishTime = metav1.NewTime(r.StartTime.Add(clockOff)),
+					ptr.To(metav1.NewTime(r.FinishTime.Add(clockOff)))
 			}
 		})
 		w.end(pod, 0, "")
@@ -94,7 +98,8 @@ func TestWatchesDriveARun(t *testing.T) {
 
 	// Gating sees through the cache what it wrote, and what someone takes away by hand.
 	validated := func() bool {
-		return w.node(w.nodes[0]).Labels[v1alpha1.LabelCommValidated] == v1alpha1.CommValidatedPassed && w.node(w.nodes[1]).Labels[v1alpha1.LabelCommValidated] == v1alpha1.CommValidatedPassed
+		return w.node(w.nodes[0]).Labels[v1alpha1.LabelCommValidated] == v1alpha1.CommValidatedPassed &&
+			w.node(w.nodes[1]).Labels[v1alpha1.LabelCommValidated] == v1alpha1.CommValidatedPassed
 	}
 	w.eventually("the label", validated)
 	node := w.node(w.nodes[0])
@@ -119,7 +124,8 @@ func TestWatchesDriveARun(t *testing.T) {
 	w.must(admin.Delete(w.ctx, w.group))
 	w.wantNoGroup()
 	w.eventually("the end of the run pods' account", func() bool {
-		return apierrors.IsNotFound(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: runpod.ServiceAccount}, &corev1.ServiceAccount{}))
+		return apierrors.IsNotFound(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: runpod.ServiceAccount},
+			&corev1.ServiceAccount{}))
 	})
 	w.collectGarbage()
 	w.wantGone()

@@ -54,14 +54,17 @@ func (w *world) freeAddress() string {
 func (w *world) startManager(address string, reconcile bool) (collector *metrics.Collector, stop func()) {
 	w.Helper()
 	cfg := rest.CopyConfig(restConfig)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: managerUser,
+		Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: controllers.CacheOptions(),
-		Metrics:        metricsserver.Options{BindAddress: address, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization},
-		LeaderElection: true, LeaderElectionID: "commgroup-manager.rcclx.io", LeaderElectionNamespace: operatorNamespace, LeaderElectionReleaseOnCancel: true,
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
+		Metrics: metricsserver.Options{BindAddress: address, SecureServing: true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization}, LeaderElection: true,
+		LeaderElectionID: "commgroup-manager.rcclx.io", LeaderElectionNamespace: operatorNamespace,
+		LeaderElectionReleaseOnCancel: true, Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
 	w.must(err)
 	if reconcile {
-		r := controllers.New(controllers.Dependencies{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Recorder: mgr.GetEventRecorder("commgroup-manager"),
+		r := controllers.New(controllers.Dependencies{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			Clock: clock.RealClock{}, Recorder: mgr.GetEventRecorder("commgroup-manager"),
 			Config: controllers.Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}})
 		w.must(r.SetupWithManager(mgr, 2))
 	}
@@ -115,13 +118,16 @@ func TestMetrics(t *testing.T) {
 	ours := fmt.Sprintf(`group_namespace="%s"`, w.ns)
 	w.eventually("metrics of the members", func() bool {
 		_, body := scrape(w.ctx, address, scraper)
-		return strings.Contains(body, fmt.Sprintf(`commgroup_members{group=%q,%s,state="selected"} 2`, w.group.Name, ours))
+		return strings.Contains(body,
+			fmt.Sprintf(`commgroup_members{group=%q,%s,state="selected"} 2`, w.group.Name, ours))
 	})
 	for _, tc := range []struct {
 		who, token string
 		want       int
-	}{{"nobody", "", http.StatusUnauthorized}, {"an account without the right", stranger, http.StatusForbidden}, {"the scraper", scraper, http.StatusOK}} {
-		if status, body := scrape(w.ctx, address, tc.token); status != tc.want || strings.Contains(body, "commgroup_") != (tc.want == http.StatusOK) {
+	}{{"nobody", "", http.StatusUnauthorized}, {"an account without the right", stranger, http.StatusForbidden},
+		{"the scraper", scraper, http.StatusOK}} {
+		if status, body := scrape(w.ctx, address, tc.token); status != tc.want ||
+			strings.Contains(body, "commgroup_") != (tc.want == http.StatusOK) {
 			t.Errorf("%s: HTTP %d, want %d", tc.who, status, tc.want)
 		}
 	}
@@ -130,8 +136,9 @@ func TestMetrics(t *testing.T) {
 	}
 	w.eventually("the members' last reports", func() bool {
 		_, body := scrape(w.ctx, address, scraper)
-		return strings.Contains(body, "commgroup_node_last_report_timestamp_seconds{") && strings.Contains(body, "commgroup_oldest_report_timestamp_seconds{") &&
-			strings.Contains(body, fmt.Sprintf(`commgroup_members{group=%q,%s,state="reporting"} 2`, w.group.Name, ours))
+		return strings.Contains(body, "commgroup_node_last_report_timestamp_seconds{") &&
+			strings.Contains(body, "commgroup_oldest_report_timestamp_seconds{") && strings.Contains(body,
+			fmt.Sprintf(`commgroup_members{group=%q,%s,state="reporting"} 2`, w.group.Name, ours))
 	})
 	_, body := scrape(w.ctx, address, scraper)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -146,7 +153,8 @@ func TestMetrics(t *testing.T) {
 	// A second manager waits for the lease: it serves, and says nothing of groups.
 	secondAddress := w.freeAddress()
 	second, stopSecond := w.startManager(secondAddress, false)
-	w.eventually("the second manager", func() bool { status, _ := scrape(w.ctx, secondAddress, ""); return status == http.StatusUnauthorized })
+	w.eventually("the second manager",
+		func() bool { status, _ := scrape(w.ctx, secondAddress, ""); return status == http.StatusUnauthorized })
 	own := prometheus.NewRegistry()
 	own.MustRegister(second)
 	if got, err := own.Gather(); err != nil || len(got) > 0 {

@@ -14,7 +14,8 @@ import (
 
 func TestConfigMapOfSomeoneElse(t *testing.T) {
 	w := newWorld(t, 1, nil)
-	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "g-rccl-settings", Namespace: w.ns}, Data: map[string]string{"mine": "1"}}
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "g-rccl-settings", Namespace: w.ns},
+		Data: map[string]string{"mine": "1"}}
 	w.must(admin.Create(w.ctx, foreign))
 	w.running()
 	w.finish(w.nodes[0], 300_000, nil)
@@ -55,10 +56,12 @@ func TestROCmMismatchNamesTheOddNode(t *testing.T) {
 	for _, node := range w.nodes {
 		w.finish(node, 300_000, nil)
 	}
-	w.wantCondition(v1alpha1.ConditionCompatible, no, v1alpha1.ReasonMixedROCmVersions, w.nodes[2], "6.4.1", "7.0.2 on 3 nodes")
+	w.wantCondition(v1alpha1.ConditionCompatible, no, v1alpha1.ReasonMixedROCmVersions, w.nodes[2], "6.4.1",
+		"7.0.2 on 3 nodes")
 	w.wantCondition(v1alpha1.ConditionReady, no, v1alpha1.ReasonMixedROCmVersions)
 	c := w.group.Status.Culprits
-	if len(c) != 1 || c[0].Kind != "Node" || c[0].Name != w.nodes[2] || !strings.Contains(c[0].Message, "7.0.2") || !strings.Contains(c[0].Message, "6.4.1") {
+	if len(c) != 1 || c[0].Kind != "Node" || c[0].Name != w.nodes[2] || !strings.Contains(c[0].Message, "7.0.2") ||
+		!strings.Contains(c[0].Message, "6.4.1") {
 		t.Errorf("culprits %+v", c)
 	}
 }
@@ -75,7 +78,8 @@ func TestSlowLinkKeepsItsCulprit(t *testing.T) {
 		case 1:
 			change = func(r *v1alpha1.NodeRunStatus) {
 				r.Verdict, r.Reason, r.Message = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, "slow link"
-				r.Culprits = []v1alpha1.Culprit{{Node: node, Kind: "Link", Name: "0000:05:00.0<->0000:26:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "slow"}}
+				r.Culprits = []v1alpha1.Culprit{{Node: node, Kind: "Link", Name: "0000:05:00.0<->0000:26:00.0",
+					Reason: v1alpha1.ReasonSlowLink, Message: "slow"}}
 			}
 			busBWMBps = 100_000
 		case 3:

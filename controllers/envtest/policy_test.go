@@ -33,13 +33,15 @@ func podClient(t *testing.T, namespace, account, node string) client.Client {
 	if node != "" {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "agent-", Namespace: namespace},
-			Spec:       corev1.PodSpec{NodeName: node, ServiceAccountName: account, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: account,
+				Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}
 		if err := admin.Create(ctx, pod); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1",
+			Name: pod.Name, UID: pod.UID}
 	}
 	if err := admin.SubResource("token").Create(ctx, sa, request); err != nil {
 		t.Fatal(err)
@@ -58,8 +60,9 @@ func writeFacts(t *testing.T, c client.Client, w *world, node string) error {
 	t.Helper()
 	cn := w.commNode(node)
 	base := cn.DeepCopy()
-	cn.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 60, Origin: v1alpha1.OriginHardware,
-		Driver: v1alpha1.DriverFacts{Kind: "InTree"}, ROCm: v1alpha1.ROCmFacts{State: "NotFound"}, XGMI: v1alpha1.XGMIFacts{Mesh: "Unknown"}}
+	cn.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 60,
+		Origin: v1alpha1.OriginHardware, Driver: v1alpha1.DriverFacts{Kind: "InTree"},
+		ROCm: v1alpha1.ROCmFacts{State: "NotFound"}, XGMI: v1alpha1.XGMIFacts{Mesh: "Unknown"}}
 	return c.Status().Patch(t.Context(), cn, client.MergeFrom(base))
 }
 
@@ -68,7 +71,8 @@ func writeRun(t *testing.T, c client.Client, w *world, node string) error {
 	t.Helper()
 	ct := w.commTask(node)
 	base := ct.DeepCopy()
-	ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning, StartTime: metav1.NewTime(w.clock.Now())}
+	ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning,
+		StartTime: metav1.NewTime(w.clock.Now())}
 	return c.Status().Patch(t.Context(), ct, client.MergeFrom(base))
 }
 
@@ -90,11 +94,13 @@ func TestAgentsWriteTheirOwnNodeOnly(t *testing.T) {
 				t.Fatalf("own node: %v", err)
 			}
 			err := tc.write(t, agent, w, w.nodes[1])
-			if err == nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not write of node "+w.nodes[1]) {
+			if err == nil || !apierrors.IsForbidden(err) ||
+				!strings.Contains(err.Error(), "may not write of node "+w.nodes[1]) {
 				t.Fatalf("another node's status: %v", err)
 			}
 			unbound := podClient(t, tc.namespace, tc.account, "")
-			if err := tc.write(t, unbound, w, w.nodes[0]); err == nil || !strings.Contains(err.Error(), "names no node") {
+			if err := tc.write(t, unbound, w, w.nodes[0]); err == nil ||
+				!strings.Contains(err.Error(), "names no node") {
 				t.Fatalf("a token of no pod: %v", err)
 			}
 			ct, cn := w.commTask(w.nodes[0]), w.commNode(w.nodes[0])
@@ -131,14 +137,26 @@ func TestMonitorCreatesItsOwnCommNodeOnly(t *testing.T) {
 		change func(*v1alpha1.CommNode, *metav1.OwnerReference)
 		words  string
 	}{
-		"another node's name":    {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.Name = other.Name }, "may not write of node " + other.Name},
-		"a name of no node":      {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.Name, cn.GenerateName = "", node.Name }, "may not write of node " + node.Name},
-		"another nodeUID":        {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.Spec.NodeUID = string(other.UID) }, owned},
-		"an owner's other UID":   {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.UID = other.UID }, owned},
-		"an owner's other name":  {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.Name = other.Name }, owned},
-		"an owner's other kind":  {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.Kind = "PersistentVolume" }, owned},
-		"an owner's other group": {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" }, owned},
-		"an owner that it holds": {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.BlockOwnerDeletion = ptr.To(true) }, ""}, // admission may say so first
+		"another node's name": {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.Name = other.Name },
+			"may not write of node " + other.Name},
+		"a name of no node": {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) {
+			cn.Name, cn.GenerateName = "", node.Name
+		}, "may not write of node " + node.Name},
+		"another nodeUID": {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) {
+			cn.Spec.NodeUID = string(other.UID)
+		}, owned},
+		"an owner's other UID":  {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.UID = other.UID }, owned},
+		"an owner's other name": {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) { o.Name = other.Name }, owned},
+		"an owner's other kind": {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) {
+			o.Kind = "PersistentVolume"
+		}, owned},
+		"an owner's other group": {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) {
+			o.APIVersion = "example.com/v1"
+		}, owned},
+		// admission may say so first
+		"an owner that it holds": {func(_ *v1alpha1.CommNode, o *metav1.OwnerReference) {
+			o.BlockOwnerDeletion = ptr.To(true)
+		}, ""},
 		"another Node's, of the same name once": {func(cn *v1alpha1.CommNode, o *metav1.OwnerReference) {
 			cn.Spec.NodeUID, o.UID = "00000000-0000-4000-8000-000000000000", "00000000-0000-4000-8000-000000000000"
 		}, "not the UID of the node that this agent's token names"},
@@ -147,8 +165,10 @@ func TestMonitorCreatesItsOwnCommNodeOnly(t *testing.T) {
 			second.Name, second.UID = other.Name, other.UID
 			cn.OwnerReferences = append(cn.OwnerReferences, second)
 		}, owned},
-		"no owner":    {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.OwnerReferences = nil }, owned},
-		"a finalizer": {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.Finalizers = []string{"example.com/stay"} }, "has no finalizer"},
+		"no owner": {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) { cn.OwnerReferences = nil }, owned},
+		"a finalizer": {func(cn *v1alpha1.CommNode, _ *metav1.OwnerReference) {
+			cn.Finalizers = []string{"example.com/stay"}
+		}, "has no finalizer"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, create(token, node, tc.change), tc.words) })
 	}
@@ -190,7 +210,8 @@ func TestManagerCannotGiveMore(t *testing.T) {
 	}
 	w.settle()
 	ct := w.commTask(w.nodes[0])
-	ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning, StartTime: metav1.NewTime(w.clock.Now())}
+	ct.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunRunning,
+		StartTime: metav1.NewTime(w.clock.Now())}
 	if err := asManager.Status().Update(t.Context(), ct); !apierrors.IsForbidden(err) {
 		t.Fatalf("the manager wrote an agent's status: %v", err)
 	}

@@ -48,12 +48,15 @@ func TestTwoGroupsOneConfigMap(t *testing.T) {
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
 	before := w.configMap()
 
-	h := w.second("h", []string{w.ns + "-b"}, func(g *v1alpha1.CommGroup) { g.Spec.Publish.ConfigMapName = "g-rccl-settings" })
+	h := w.second("h", []string{w.ns + "-b"}, func(g *v1alpha1.CommGroup) {
+		g.Spec.Publish.ConfigMapName = "g-rccl-settings"
+	})
 	h.running()
 	h.finish(h.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) {
 		r.Environment = append(r.Environment, v1alpha1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
 	})
-	h.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonConfigMapNotOwned, "belongs to CommGroup g, which publishes under the same name", "publish.configMapName")
+	h.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonConfigMapNotOwned,
+		"belongs to CommGroup g, which publishes under the same name", "publish.configMapName")
 	if h.group.Status.Published != nil {
 		t.Errorf("published %+v", h.group.Status.Published)
 	}
@@ -71,7 +74,8 @@ func TestTwoGroupsOneConfigMap(t *testing.T) {
 	}
 	h.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
 	cm := w.configMap()
-	if cm == nil || cm.Data["NCCL_DEBUG"] != "INFO" || len(cm.OwnerReferences) != 1 || cm.OwnerReferences[0].Name != "h" {
+	if cm == nil || cm.Data["NCCL_DEBUG"] != "INFO" || len(cm.OwnerReferences) != 1 ||
+		cm.OwnerReferences[0].Name != "h" {
 		t.Errorf("%+v", cm)
 	}
 }
@@ -105,7 +109,9 @@ func TestConfigMapChangedByHand(t *testing.T) {
 	if got := w.configMap(); got.Data["NCCL_DEBUG"] != "" || got.Data["rccl.conf"] != good.Data["rccl.conf"] {
 		t.Errorf("not put back: %v", got.Data)
 	}
-	if events := w.sentEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, "Warning "+v1alpha1.ReasonSettingsRestored) }) {
+	if events := w.sentEvents(); !slices.ContainsFunc(events, func(e string) bool {
+		return strings.Contains(e, "Warning "+v1alpha1.ReasonSettingsRestored)
+	}) {
 		t.Errorf("events %q", events)
 	}
 
@@ -124,11 +130,14 @@ func TestConfigMapChangedByHand(t *testing.T) {
 
 // TestPublishedNameIsChecked: a name that no ConfigMap can have is refused with the CommGroup.
 func TestPublishedNameIsChecked(t *testing.T) {
-	for name, valid := range map[string]bool{"": true, "settings": true, "a.b-c": true, "Settings": false, "a_b": false, "-a": false, "a.": false, "a..b": false} {
+	for name, valid := range map[string]bool{"": true, "settings": true, "a.b-c": true, "Settings": false, "a_b": false,
+		"-a": false, "a.": false, "a..b": false} {
 		g := &v1alpha1.CommGroup{ObjectMeta: metav1.ObjectMeta{GenerateName: "name-", Namespace: "default"},
-			Spec: v1alpha1.CommGroupSpec{Members: v1alpha1.MembersSpec{NodeNames: []string{"nobody"}}, Publish: v1alpha1.PublishSpec{ConfigMapName: name}}}
+			Spec: v1alpha1.CommGroupSpec{Members: v1alpha1.MembersSpec{NodeNames: []string{"nobody"}},
+				Publish: v1alpha1.PublishSpec{ConfigMapName: name}}}
 		err := admin.Create(t.Context(), g, client.DryRunAll)
-		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "publish.configMapName is no name that a ConfigMap can have") {
+		if (err == nil) != valid ||
+			err != nil && !strings.Contains(err.Error(), "publish.configMapName is no name that a ConfigMap can have") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -140,7 +149,8 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 	w.running()
 	for _, node := range w.nodes {
 		w.finish(node, 300_000, func(r *v1alpha1.NodeRunStatus) {
-			r.Environment = []v1alpha1.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "8"}, {Name: "RCCL_ENABLE_DDA_ALL_REDUCE", Value: "1"}}
+			r.Environment = []v1alpha1.EnvVar{{Name: "RCCL_DDA_NRANKS", Value: "8"},
+				{Name: "RCCL_ENABLE_DDA_ALL_REDUCE", Value: "1"}}
 			for i := range r.Results {
 				s := &r.Results[i]
 				for k, size := range s.SizeBytes {
@@ -156,11 +166,13 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 		})
 	}
 	advice := w.joined.Status.Advice
-	if len(advice) != 1 || advice[0].State != v1alpha1.WorthMixed || advice[0].Recommend != "dda.allReduceTreeMaxBytes=262144" || len(advice[0].Bands) != 2 {
+	if len(advice) != 1 || advice[0].State != v1alpha1.WorthMixed ||
+		advice[0].Recommend != "dda.allReduceTreeMaxBytes=262144" || len(advice[0].Bands) != 2 {
 		t.Fatalf("%+v", advice)
 	}
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonPublished)
-	if got := w.configMap().Data; got["RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES"] != "262144" || got["RCCL_DDA_NRANKS"] != "8" {
+	if got := w.configMap().Data; got["RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES"] != "262144" ||
+		got["RCCL_DDA_NRANKS"] != "8" {
 		t.Errorf("%v", got)
 	}
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Publish.Choice = v1alpha1.PublishAsRequested })
@@ -172,7 +184,8 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 		t.Errorf("publish.choice started run %s", run.ID)
 	}
 	var all corev1.ConfigMapList
-	w.must(admin.List(w.ctx, &all, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
+	w.must(admin.List(w.ctx, &all, client.InNamespace(w.ns),
+		client.MatchingLabels{v1alpha1.LabelGroupUID: string(w.group.UID)}))
 	if len(all.Items) != 1 {
 		t.Errorf("%d ConfigMaps of settings", len(all.Items))
 	}
@@ -182,21 +195,28 @@ func TestAdviceReachesTheAPI(t *testing.T) {
 // though no run passes.
 func TestWithdrawnAcceptance(t *testing.T) {
 	w := newWorld(t, 1, func(g *v1alpha1.CommGroup) {
-		g.Spec.LowPrecision = v1alpha1.LowPrecisionSpec{Mode: v1alpha1.FeaturePreferred, Collectives: []string{"AllToAll"}}
-		g.Spec.Publish.Choice, g.Spec.Publish.AcceptedLosses = v1alpha1.PublishAsRequested, []v1alpha1.AcceptedLoss{v1alpha1.AcceptOverflow}
+		g.Spec.LowPrecision = v1alpha1.LowPrecisionSpec{Mode: v1alpha1.FeaturePreferred,
+			Collectives: []string{"AllToAll"}}
+		g.Spec.Publish.Choice, g.Spec.Publish.AcceptedLosses = v1alpha1.PublishAsRequested,
+			[]v1alpha1.AcceptedLoss{v1alpha1.AcceptOverflow}
 	})
 	w.running()
 	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) {
-		r.Settings = append(r.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllToAll", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
-			Reason: v1alpha1.SettingReasonBelowThreshold, Verified: v1alpha1.VerifiedConfirmed, Usable: v1alpha1.ResultsNotUsable, Warnings: []string{v1alpha1.WarningOverflow}})
+		r.Settings = append(r.Settings, v1alpha1.SettingStatus{Name: "lowPrecision.AllToAll",
+			Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
+			Reason: v1alpha1.SettingReasonBelowThreshold, Verified: v1alpha1.VerifiedConfirmed,
+			Usable: v1alpha1.ResultsNotUsable, Warnings: []string{v1alpha1.WarningOverflow}})
 	})
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, yes, v1alpha1.ReasonResultsNotUsable)
-	if p := w.group.Status.Published; len(p.LowPrecision) != 1 || p.LowPrecision[0].Collective != v1alpha1.AllToAll || !slices.Equal(p.LowPrecision[0].Losses, []string{v1alpha1.WarningOverflow}) {
+	if p := w.group.Status.Published; len(p.LowPrecision) != 1 || p.LowPrecision[0].Collective != v1alpha1.AllToAll ||
+		!slices.Equal(p.LowPrecision[0].Losses, []string{v1alpha1.WarningOverflow}) {
 		t.Fatalf("published %+v", p)
 	}
 	w.again("2")
 	w.settle()
-	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) { r.Verdict, r.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData })
+	w.finish(w.nodes[0], 300_000, func(r *v1alpha1.NodeRunStatus) {
+		r.Verdict, r.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonWrongData
+	})
 	w.wantCondition(v1alpha1.ConditionSettingsPublished, no, v1alpha1.ReasonNotProven, "still holds")
 	if cm := w.configMap(); cm == nil || cm.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "1" {
 		t.Fatalf("an accepted loss does not stay published: %+v", cm)
@@ -209,10 +229,13 @@ func TestWithdrawnAcceptance(t *testing.T) {
 	w.settle()
 	var cm corev1.ConfigMap
 	w.must(admin.Get(w.ctx, client.ObjectKey{Namespace: w.ns, Name: former}, &cm))
-	if p := w.group.Status.Published; p == nil || p.ConfigMapName != former || len(p.LowPrecision) > 0 || cm.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "0" {
+	if p := w.group.Status.Published; p == nil || p.ConfigMapName != former || len(p.LowPrecision) > 0 ||
+		cm.Data["RCCL_LOW_PRECISION_ENABLE_ALLTOALL"] != "0" {
 		t.Errorf("still published: %+v, %+v", p, cm.Data)
 	}
-	if events := w.sentEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, v1alpha1.ReasonVariableNotPublishable) }) {
+	if events := w.sentEvents(); !slices.ContainsFunc(events, func(e string) bool {
+		return strings.Contains(e, v1alpha1.ReasonVariableNotPublishable)
+	}) {
 		t.Errorf("events %q", events)
 	}
 }

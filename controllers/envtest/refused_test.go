@@ -52,8 +52,10 @@ func TestCommTasksOfAnEarlierGroupAreReplaced(t *testing.T) {
 	w.settle()
 	for _, node := range w.nodes {
 		ct := w.commTask(node)
-		if ct.Spec.Group.UID != string(fresh.UID) || len(ct.OwnerReferences) != 1 || ct.OwnerReferences[0].UID != fresh.UID || ct.Status.Run != nil {
-			t.Errorf("CommTask of %s: group %v, owners %v, run %v", node, ct.Spec.Group, ct.OwnerReferences, ct.Status.Run)
+		if ct.Spec.Group.UID != string(fresh.UID) || len(ct.OwnerReferences) != 1 ||
+			ct.OwnerReferences[0].UID != fresh.UID || ct.Status.Run != nil {
+			t.Errorf("CommTask of %s: group %v, owners %v, run %v",
+				node, ct.Spec.Group, ct.OwnerReferences, ct.Status.Run)
 		}
 	}
 	w.wantCondition(v1alpha1.ConditionAgentsReporting, unknown, v1alpha1.ReasonWaitingForAgents)
@@ -64,14 +66,16 @@ func TestTakenCommTaskIsTold(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	ct := &v1alpha1.CommTask{}
 	ct.Namespace, ct.Name = w.ns, v1alpha1.CommTaskName(w.group.Name, w.nodes[0])
-	ct.Spec = v1alpha1.CommTaskSpec{NodeName: w.nodes[0], NodeUID: "other", Group: v1alpha1.GroupReference{Name: "other", UID: "other"},
+	ct.Spec = v1alpha1.CommTaskSpec{NodeName: w.nodes[0], NodeUID: "other",
+		Group: v1alpha1.GroupReference{Name: "other", UID: "other"},
 		Ranks: v1alpha1.RankRange{Summary: "0-7/8", Count: 8, WorldSize: 8}}
 	w.must(admin.Create(w.ctx, ct))
 	for range 3 {
 		w.reconcileRefused()
 	}
 	w.refresh()
-	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonCommTasksRefused, ct.Name, `CommGroup "other"`, "delete it")
+	w.wantCondition(v1alpha1.ConditionAgentsReporting, no, v1alpha1.ReasonCommTasksRefused, ct.Name,
+		`CommGroup "other"`, "delete it")
 	if n := w.refusedEvents(v1alpha1.ReasonCommTasksRefused); n != 1 {
 		t.Errorf("%d events, want one", n)
 	}

@@ -44,8 +44,9 @@ func TestRunPodTroubles(t *testing.T) {
 				pod := w.podOn(node)
 				w.bind(pod, node)
 				w.must(admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", Image: "rocm:test", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such tag"}}}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", Image: "rocm:test",
+					State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such tag"}}}}
 				w.must(admin.Status().Update(w.ctx, pod))
 			}, pastStartDeadline, no, v1alpha1.ReasonRunPodNotStarted, []string{"ImagePullBackOff", "no such tag"}},
 		"hangs": {
@@ -62,7 +63,8 @@ func TestRunPodTroubles(t *testing.T) {
 					t.Fatal("given up before the deadline")
 				}
 				if tc.wait == pastStartDeadline { // what is already known is said at once
-					w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress, append(tc.words, "Not started yet: "+w.nodes[0])...)
+					w.wantCondition(v1alpha1.ConditionRunning, yes, v1alpha1.ReasonRunInProgress,
+						append(tc.words, "Not started yet: "+w.nodes[0])...)
 				}
 				w.pass(tc.wait)
 				w.settle()
@@ -75,7 +77,8 @@ func TestRunPodTroubles(t *testing.T) {
 			w.settle()
 			// A pod that ended by itself stays for its log; one that would hold GPUs does not.
 			kept := slices.DeleteFunc(w.pods(), func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-			if ended := name == "exits without a report" || name == "is evicted"; len(kept) != 0 || (len(w.pods()) == 1) != ended {
+			if ended := name == "exits without a report" || name == "is evicted"; len(kept) != 0 ||
+				(len(w.pods()) == 1) != ended {
 				t.Errorf("left over: %+v", w.pods())
 			}
 			if w.group.Status.Run.Verdict == v1alpha1.VerdictPass {

@@ -43,10 +43,14 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 	model := w.podOn(w.nodes[0])
 	model.ObjectMeta = metav1.ObjectMeta{Namespace: w.ns, Labels: model.Labels, OwnerReferences: model.OwnerReferences}
 	// What the API server's admission put in, a manager would not send.
-	model.Spec.Volumes = slices.DeleteFunc(model.Spec.Volumes, func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, "kube-api-access") })
+	model.Spec.Volumes = slices.DeleteFunc(model.Spec.Volumes, func(v corev1.Volume) bool {
+		return strings.HasPrefix(v.Name, "kube-api-access")
+	})
 	for _, containers := range [][]corev1.Container{model.Spec.Containers, model.Spec.InitContainers} {
 		for i := range containers {
-			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(m.Name, "kube-api-access") })
+			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool {
+				return strings.HasPrefix(m.Name, "kube-api-access")
+			})
 		}
 	}
 	try := func(change func(*corev1.Pod)) error {
@@ -63,7 +67,8 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 		change func(*corev1.Pod)
 		words  string
 	}{
-		"another account":    {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" }, "runs as the account commgroup-run"},
+		"another account": {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" },
+			"runs as the account commgroup-run"},
 		"no label":           {func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelRole) }, "no pods but run pods"},
 		"no owner":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, "belongs to a CommTask"},
 		"past the scheduler": {func(p *corev1.Pod) { p.Spec.NodeName = w.nodes[0] }, "goes through the scheduler"},
@@ -81,22 +86,27 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 		"gains privileges": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = ptr.To(true)
 		}, "gains privileges"},
-		"the runtime's capabilities": {func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = nil }, "each drops ALL"},
+		"the runtime's capabilities": {func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = nil },
+			"each drops ALL"},
 		"a port of the node": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 10250, HostPort: 10250}}
 		}, "no part of its node's own"},
 		"a process of a Windows host": {func(p *corev1.Pod) {
 			p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: ptr.To("x")}
 		}, "no part of its node's own"},
-		"another SELinux type": {func(p *corev1.Pod) { p.Spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"} }, "of SELinux but the runtime's"},
+		"another SELinux type": {func(p *corev1.Pod) {
+			p.Spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
+		}, "of SELinux but the runtime's"},
 		"another SELinux user": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{User: "system_u"}
 		}, "of SELinux but the runtime's"},
 		"another seccomp profile": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("x.json")}
+			p.Spec.Containers[0].SecurityContext.SeccompProfile = &corev1.SeccompProfile{
+				Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("x.json")}
 		}, "confined by its runtime's seccomp profile"},
 		"another AppArmor profile": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: ptr.To("x")}
+			p.Spec.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{
+				Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: ptr.To("x")}
 		}, "by no other of AppArmor"},
 		"a value of the kernel": {func(p *corev1.Pod) {
 			p.Spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
@@ -110,24 +120,34 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 		"the runtime's annotation": {func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"io.katacontainers.config.hypervisor.path": "/x"}
 		}, "carries no annotation"},
-		"the cluster's namespace":  {func(p *corev1.Pod) { p.Namespace = "kube-system" }, "in a namespace of the cluster's own"},
+		"the cluster's namespace": {func(p *corev1.Pod) { p.Namespace = "kube-system" },
+			"in a namespace of the cluster's own"},
 		"the operator's namespace": {func(p *corev1.Pod) { p.Namespace = operatorNamespace }, "or the operator's own"},
-		"unconfined":               {func(p *corev1.Pod) { p.Spec.SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined }, "confined by its runtime's seccomp profile"},
+		"unconfined": {func(p *corev1.Pod) {
+			p.Spec.SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeUnconfined
+		}, "confined by its runtime's seccomp profile"},
 		"the host's files": {func(p *corev1.Pod) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "h", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}})
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "h",
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}})
 		}, "mounts neither the node's files"},
 		"a Secret": {func(p *corev1.Pod) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}})
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "s",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}})
 		}, "nor Secrets"},
 		"a Secret among others": {func(p *corev1.Pod) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: secret}}}}}})
+			p.Spec.Volumes = append(p.Spec.Volumes,
+				corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{
+						{Secret: &corev1.SecretProjection{LocalObjectReference: secret}}}}}})
 		}, "nor Secrets"},
 		"a claim": {func(p *corev1.Pod) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
 		}, "nor claims"},
 		"a Secret's variable": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "S", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "k"}}})
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "S",
+				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret,
+					Key: "k"}}})
 		}, "no variables from Secrets"},
 		"a probe of a host": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: httpTo("192.0.2.1")}
@@ -143,27 +163,33 @@ func TestStolenManagerTokenMakesRunPodsOnly(t *testing.T) {
 			p.Spec.InitContainers[0].StartupProbe = &corev1.Probe{ProbeHandler: tcpTo("192.0.2.1")}
 		}, "names a host"},
 		"a hook that calls a host": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: httpTo("192.0.2.1").HTTPGet}}
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+				PostStart: &corev1.LifecycleHandler{HTTPGet: httpTo("192.0.2.1").HTTPGet}}
 		}, "names a host"},
 		"a last hook that calls a host": {func(p *corev1.Pod) {
-			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: httpTo("192.0.2.1").HTTPGet}}
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+				PreStop: &corev1.LifecycleHandler{HTTPGet: httpTo("192.0.2.1").HTTPGet}}
 		}, "names a host"},
 		"another's name": {func(p *corev1.Pod) {
 			p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"kubernetes.default.svc"}}}
 		}, "finds hosts as its cluster does"},
 		"another's names": {func(p *corev1.Pod) {
-			p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}
+			p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone,
+				&corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}
 		}, "finds hosts as its cluster does"},
 		"a finalizer": {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/stay"} }, "may add no finalizer"},
 		"a Secret's variables": {func(p *corev1.Pod) {
-			p.Spec.InitContainers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}}}
+			p.Spec.InitContainers[0].EnvFrom = []corev1.EnvFromSource{
+				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}}}
 		}, "no variables from Secrets"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, try(tc.change), tc.words) })
 	}
 	for name, change := range map[string]func(*corev1.Pod){
 		"what Kueue's admission adds": func(p *corev1.Pod) { p.Finalizers = []string{"kueue.x-k8s.io/managed"} },
-		"a sidecar's own probe":       func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: httpTo("")} },
+		"a sidecar's own probe": func(p *corev1.Pod) {
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: httpTo("")}
+		},
 	} {
 		if err := try(change); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -193,7 +219,9 @@ func TestStolenManagerTokenIsNoMonitor(t *testing.T) {
 				t.Fatalf("the monitors as an administrator makes them: %v", err)
 			}
 			refused(t, asManager.Create(ctx, ds.DeepCopy(), dry), "cannot create resource")
-			refused(t, asManager.Patch(ctx, ds.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{}}`)), dry), "cannot patch resource")
+			refused(t,
+				asManager.Patch(ctx, ds.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{}}`)), dry),
+				"cannot patch resource")
 			refused(t, asManager.Delete(ctx, ds.DeepCopy(), dry), "cannot delete resource")
 		}
 	}
@@ -211,50 +239,62 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 	w.running()
 	ctx, dry := t.Context(), client.DryRunAll
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Namespace: w.ns, Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"}}
+		return metav1.ObjectMeta{Name: name, Namespace: w.ns,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"}}
 	}
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: w.ns}}
 	w.must(admin.Create(ctx, theirs))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: w.ns}}
 	w.must(admin.Create(ctx, account))
 
-	refused(t, asManager.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta("another")}, dry), "cannot create resource")
+	refused(t, asManager.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta("another")}, dry),
+		"cannot create resource")
 	refused(t, asManager.Delete(ctx, account.DeepCopy(), dry), "cannot delete resource")
 	refused(t, asManager.Get(ctx, client.ObjectKeyFromObject(account), &corev1.ServiceAccount{}), "cannot get resource")
 	refused(t, asManager.List(ctx, &corev1.ServiceAccountList{}, client.InNamespace(w.ns)), "cannot list resource")
 	refused(t, asManager.List(ctx, &rbacv1.RoleBindingList{}, client.InNamespace(w.ns)), "cannot list resource")
-	for _, kind := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceList{}, &rbacv1.RoleList{}, &appsv1.DeploymentList{}} {
+	for _, kind := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceList{}, &rbacv1.RoleList{},
+		&appsv1.DeploymentList{}} {
 		refused(t, asManager.List(ctx, kind, client.InNamespace(w.ns)), "cannot list resource")
 	}
 
 	var binding rbacv1.RoleBinding
 	w.must(admin.Get(ctx, types.NamespacedName{Namespace: w.ns, Name: runpod.RoleBinding}, &binding))
 	apply := func(change func(*rbacv1.RoleBinding)) error {
-		next := rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: meta(binding.Name),
+		next := rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1",
+			Kind: "RoleBinding"}, ObjectMeta: meta(binding.Name),
 			RoleRef: binding.RoleRef, Subjects: slices.Clone(binding.Subjects)}
 		change(&next)
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&next)
 		w.must(err)
-		return asManager.Patch(ctx, &next, client.RawPatch(types.ApplyPatchType, mustJSON(t, content)), client.FieldOwner("x"), client.ForceOwnership, dry)
+		return asManager.Patch(ctx, &next, client.RawPatch(types.ApplyPatchType, mustJSON(t, content)),
+			client.FieldOwner("x"), client.ForceOwnership, dry)
 	}
 	if err := apply(func(*rbacv1.RoleBinding) {}); err != nil {
 		t.Errorf("the binding as it was: %v", err)
 	}
 	refused(t, apply(func(b *rbacv1.RoleBinding) { b.Subjects[0].Name = "default" }), "and nothing to anyone else")
-	refused(t, apply(func(b *rbacv1.RoleBinding) { b.Subjects[0].Namespace = "kube-system" }), "and nothing to anyone else")
+	refused(t, apply(func(b *rbacv1.RoleBinding) { b.Subjects[0].Namespace = "kube-system" }),
+		"and nothing to anyone else")
 	refused(t, apply(func(b *rbacv1.RoleBinding) {
-		b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "system:authenticated"})
+		b.Subjects = append(b.Subjects,
+			rbacv1.Subject{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "system:authenticated"})
 	}), "and nothing to anyone else")
-	refused(t, apply(func(b *rbacv1.RoleBinding) { b.Labels = nil; b.Name = "commgroup-run2" }), "cannot patch resource")
+	refused(t, apply(func(b *rbacv1.RoleBinding) { b.Labels = nil; b.Name = "commgroup-run2" }),
+		"cannot patch resource")
 
 	refused(t, asManager.Delete(ctx, theirs.DeepCopy(), dry), "no ConfigMaps but its own")
 	taken := theirs.DeepCopy()
 	taken.Labels = meta("x").Labels
 	refused(t, asManager.Update(ctx, taken, dry), "no ConfigMaps but its own")
-	refused(t, asManager.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: w.ns}}, dry), "no ConfigMaps but its own")
-	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name, UID: w.group.UID}}
-	for namespace, words := range map[string]string{"kube-system": "outside of the namespaces of the cluster", operatorNamespace: "and of the operator", w.ns: ""} {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "aws-auth", Namespace: namespace, Labels: meta("x").Labels, OwnerReferences: owner}}
+	refused(t, asManager.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: w.ns}}, dry),
+		"no ConfigMaps but its own")
+	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name,
+		UID: w.group.UID}}
+	for namespace, words := range map[string]string{"kube-system": "outside of the namespaces of the cluster",
+		operatorNamespace: "and of the operator", w.ns: ""} {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "aws-auth", Namespace: namespace,
+			Labels: meta("x").Labels, OwnerReferences: owner}}
 		if err := asManager.Create(ctx, cm.DeepCopy(), dry); words != "" {
 			refused(t, err, words)
 		} else if err != nil {
@@ -276,7 +316,8 @@ func TestStolenManagerTokenTouchesItsOwnOnly(t *testing.T) {
 	} {
 		group := w.group.DeepCopy()
 		change(group)
-		if err := asManager.Update(ctx, group, dry); err == nil || !strings.Contains(err.Error(), "but its finalizers and its status") {
+		if err := asManager.Update(ctx, group, dry); err == nil ||
+			!strings.Contains(err.Error(), "but its finalizers and its status") {
 			t.Errorf("the manager changes a CommGroup's %s: %v", name, err)
 		}
 	}
@@ -322,28 +363,36 @@ func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
 	ct := w.commTask(w.nodes[0])
 	ct.Finalizers = []string{"example.com/stay"}
 	refused(t, asManager.Update(ctx, ct, dry), words)
-	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name, UID: w.group.UID}}
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: w.ns, Labels: map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"},
+	owner := []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: w.group.Name,
+		UID: w.group.UID}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: w.ns,
+		Labels:          map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"},
 		OwnerReferences: owner, Finalizers: []string{"example.com/stay"}}}
 	refused(t, asManager.Create(ctx, cm, dry), words)
 	stay := metav1.ObjectMeta{Name: "x", Namespace: w.ns, Finalizers: []string{"example.com/stay"}}
-	refused(t, asManager.Create(ctx, &corev1.Event{ObjectMeta: stay, InvolvedObject: corev1.ObjectReference{Namespace: w.ns}}, dry), words)
-	refused(t, asManager.Create(ctx, &eventsv1.Event{ObjectMeta: stay, EventTime: metav1.NowMicro(), Action: "x", Reason: "x", ReportingController: "x.io/y",
-		ReportingInstance: "x", Type: corev1.EventTypeNormal, Regarding: corev1.ObjectReference{Namespace: w.ns}}, dry), words)
+	refused(t, asManager.Create(ctx,
+		&corev1.Event{ObjectMeta: stay, InvolvedObject: corev1.ObjectReference{Namespace: w.ns}}, dry), words)
+	refused(t, asManager.Create(ctx, &eventsv1.Event{ObjectMeta: stay, EventTime: metav1.NowMicro(), Action: "x",
+		Reason: "x", ReportingController: "x.io/y", ReportingInstance: "x", Type: corev1.EventTypeNormal,
+		Regarding: corev1.ObjectReference{Namespace: w.ns}}, dry), words)
 	stay.Namespace = operatorNamespace
 	refused(t, asManager.Create(ctx, &coordinationv1.Lease{ObjectMeta: stay}, dry), "may add no finalizer to a lease")
 	for _, object := range []client.Object{
-		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: runpod.ServiceAccount}},
-		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: runpod.RoleBinding},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "commgroup-agent-run"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: runpod.ServiceAccount, Namespace: w.ns}}},
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+			ObjectMeta: metav1.ObjectMeta{Name: runpod.ServiceAccount}},
+		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: runpod.RoleBinding},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "commgroup-agent-run"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: runpod.ServiceAccount,
+				Namespace: w.ns}}},
 	} {
 		object.SetNamespace(w.ns)
 		object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "commgroup-operator"})
 		object.SetFinalizers([]string{"example.com/stay"})
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		w.must(err)
-		refused(t, asManager.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, mustJSON(t, content)), client.FieldOwner("x"), client.ForceOwnership, dry), words)
+		refused(t, asManager.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, mustJSON(t, content)),
+			client.FieldOwner("x"), client.ForceOwnership, dry), words)
 	}
 }
 
@@ -351,10 +400,13 @@ func TestStolenManagerTokenLeavesFinalizers(t *testing.T) {
 func TestGatingChangesNoOtherStatus(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	values := map[string]string{
-		"addresses": `[{"type":"Hostname","address":"x"}]`, "allocatable": `{"x/y":"1"}`, "capacity": `{"x/y":"1"}`, "config": `{"error":"x"}`,
-		"daemonEndpoints": `{"kubeletEndpoint":{"Port":1}}`, "features": `{"supplementalGroupsPolicy":true}`, "images": `[{"names":["x"],"sizeBytes":1}]`,
-		"nodeInfo": `{"kernelVersion":"x"}`, "phase": `"Running"`, "runtimeHandlers": `[{"name":"x"}]`, "volumesAttached": `[{"name":"x","devicePath":"y"}]`,
-		"volumesInUse": `["x"]`, "declaredFeatures": `["MyFeature"]`,
+		"addresses": `[{"type":"Hostname","address":"x"}]`, "allocatable": `{"x/y":"1"}`, "capacity": `{"x/y":"1"}`,
+		"config":          `{"error":"x"}`,
+		"daemonEndpoints": `{"kubeletEndpoint":{"Port":1}}`, "features": `{"supplementalGroupsPolicy":true}`,
+		"images":   `[{"names":["x"],"sizeBytes":1}]`,
+		"nodeInfo": `{"kernelVersion":"x"}`, "phase": `"Running"`, "runtimeHandlers": `[{"name":"x"}]`,
+		"volumesAttached": `[{"name":"x","devicePath":"y"}]`,
+		"volumesInUse":    `["x"]`, "declaredFeatures": `["MyFeature"]`,
 	}
 	status := reflect.TypeFor[corev1.NodeStatus]()
 	for i := range status.NumField() {
@@ -388,11 +440,13 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	run := podClient(t, w.ns, runpod.ServiceAccount, node)
 	monitor := podClient(t, operatorNamespace, monitorAccount, node)
 	patch := func(c client.Client, object client.Object, body string) error {
-		return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(body)))
+		return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object),
+			client.RawPatch(types.MergePatchType, []byte(body)))
 	}
 	task := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: w.commTask(node).Name}}
 	of := &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	for _, body := range []string{`{"status":{"facts":{"kernelRelease":"x"}}}`, `{"status":{"facts":null}}`, `{"status":null}`} {
+	for _, body := range []string{`{"status":{"facts":{"kernelRelease":"x"}}}`, `{"status":{"facts":null}}`,
+		`{"status":null}`} {
 		refused(t, patch(run, of, body), "cannot patch resource")
 	}
 	refused(t, run.Create(t.Context(), newCommNode(w.node(node)), client.DryRunAll), "cannot create resource")
@@ -403,9 +457,12 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	}
 	// The policy holds a monitor to its part also where somebody gave it more.
 	w.must(admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "more", Namespace: w.ns},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: runpod.ClusterRole},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: monitorAccount, Namespace: operatorNamespace}}}))
-	w.eventually("the monitor's further right", func() bool { return monitor.Get(t.Context(), client.ObjectKeyFromObject(task), task.DeepCopy()) == nil })
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: runpod.ClusterRole},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: monitorAccount,
+			Namespace: operatorNamespace}}}))
+	w.eventually("the monitor's further right", func() bool {
+		return monitor.Get(t.Context(), client.ObjectKeyFromObject(task), task.DeepCopy()) == nil
+	})
 	for _, body := range lies {
 		refused(t, patch(monitor, task, body), "a monitor writes its node's CommNode only")
 	}
@@ -432,13 +489,16 @@ func TestAgentsKeepToTheirPart(t *testing.T) {
 	}
 	for _, pair := range [][2]client.Object{{taskBefore, taskAfter}, {nodeBefore, nodeAfter}} {
 		before, after := pair[0], pair[1]
-		if !reflect.DeepEqual(before.GetLabels(), after.GetLabels()) || !reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations()) ||
-			!reflect.DeepEqual(before.GetFinalizers(), after.GetFinalizers()) || !reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) {
+		if !reflect.DeepEqual(before.GetLabels(), after.GetLabels()) ||
+			!reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations()) ||
+			!reflect.DeepEqual(before.GetFinalizers(), after.GetFinalizers()) ||
+			!reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) {
 			t.Errorf("an agent changed the metadata of %T: %+v", after, after)
 		}
 	}
 	for _, c := range []client.Client{run, monitor} {
-		for _, kind := range []client.ObjectList{&corev1.SecretList{}, &corev1.PodList{}, &corev1.NodeList{}, &corev1.ConfigMapList{}, &v1alpha1.CommGroupList{}, &v1alpha1.CommNodeList{}} {
+		for _, kind := range []client.ObjectList{&corev1.SecretList{}, &corev1.PodList{}, &corev1.NodeList{},
+			&corev1.ConfigMapList{}, &v1alpha1.CommGroupList{}, &v1alpha1.CommNodeList{}} {
 			refused(t, c.List(context.Background(), kind, client.InNamespace(w.ns)), "cannot list resource")
 		}
 		refused(t, c.Delete(t.Context(), taskAfter.DeepCopy()), "cannot delete resource")
@@ -461,7 +521,8 @@ func TestSomeonesRunAccountIsLeftAlone(t *testing.T) {
 		}
 	}
 	w.refresh()
-	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted, "ServiceAccount "+w.ns+"/commgroup-run exists", "Rename or delete")
+	w.wantCondition(v1alpha1.ConditionValidated, no, v1alpha1.ReasonRunPodNotStarted,
+		"ServiceAccount "+w.ns+"/commgroup-run exists", "Rename or delete")
 	w.wantNoCulprit()
 	if len(w.pods()) != 0 {
 		t.Error("a run pod with someone's account")
@@ -470,7 +531,8 @@ func TestSomeonesRunAccountIsLeftAlone(t *testing.T) {
 	for range 3 {
 		_, _ = w.r.Reconcile(w.ctx, w.request())
 	}
-	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil || len(theirs.Labels) != 0 {
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil ||
+		len(theirs.Labels) != 0 {
 		t.Errorf("someone's account: %v, labels %v", err, theirs.Labels)
 	}
 }

@@ -27,17 +27,22 @@ func (w *world) namespacedManager() (client.Client, *rbacv1.RoleBinding) {
 	name := metav1.ObjectMeta{Name: w.ns}
 	everywhere := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{w.ns}, Verbs: []string{"get"}},
-		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"commnodes"},
+			Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{w.ns},
+			Verbs: []string{"get"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"},
+			Verbs: []string{"create"}},
 	}}
-	inNamespace := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.ns, Namespace: w.ns}, Subjects: subject, RoleRef: role("ClusterRole", "commgroup-manager")}
+	inNamespace := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.ns, Namespace: w.ns}, Subjects: subject,
+		RoleRef: role("ClusterRole", "commgroup-manager")}
 	for _, o := range []client.Object{everywhere, inNamespace,
 		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: role("ClusterRole", w.ns)}} {
 		w.must(admin.Create(w.ctx, o))
 	}
 	cfg := rest.CopyConfig(restConfig)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user,
+		Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	w.must(err)
 	w.eventually("rights of the account", func() bool { return !w.access(c).Refused(w.ns) })
@@ -109,7 +114,8 @@ func TestMarksInARefusedNamespace(t *testing.T) {
 		Access: w.access(c), Report: func(err error) { t.Error(err) }}
 	orphan := other.node(other.nodes[0])
 	base := orphan.DeepCopy()
-	orphan.Annotations = map[string]string{v1alpha1.AnnotationGatingPrefix + "gone": `{"verdict":"Pass","group":"elsewhere/g"}`}
+	orphan.Annotations = map[string]string{v1alpha1.AnnotationGatingPrefix +
+		"gone": `{"verdict":"Pass","group":"elsewhere/g"}`}
 	w.must(admin.Patch(w.ctx, orphan, client.MergeFrom(base)))
 	w.must(sweeper.Sweep(w.ctx))
 	w.wantMarks(bad, "failed")

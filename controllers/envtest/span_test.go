@@ -32,7 +32,8 @@ func (a *groupAgents) act() bool {
 		if s := ct.Spec.Session; s != nil && s.State == v1alpha1.SessionOpen && s.Task != nil {
 			for _, c := range s.Task.Communicators {
 				id := c.UniqueID
-				if id == nil && ct.Status.Session != nil && ct.Status.Session.Task != nil && ct.Status.Session.Task.ID == s.Task.ID {
+				if id == nil && ct.Status.Session != nil && ct.Status.Session.Task != nil &&
+					ct.Status.Session.Task.ID == s.Task.ID {
 					for _, own := range ct.Status.Session.Task.Communicators {
 						if own.Name == c.Name {
 							id = own.UniqueID
@@ -56,14 +57,16 @@ func (a *groupAgents) act() bool {
 			a.startGroupPod(node)
 			next = &v1alpha1.SessionStatus{RunID: s.RunID, State: v1alpha1.SessionReady, SettingsHash: "h",
 				Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
-				Network: &v1alpha1.NetworkStatus{Interface: "eth0", Addresses: []string{fmt.Sprintf("10.0.0.%d", 1+slices.Index(a.nodes, node))}, Clock: &now}}
+				Network: &v1alpha1.NetworkStatus{Interface: "eth0",
+					Addresses: []string{fmt.Sprintf("10.0.0.%d", 1+slices.Index(a.nodes, node))}, Clock: &now}}
 		case s.State == v1alpha1.SessionClosed && next.State != v1alpha1.SessionEnded:
 			next.State = v1alpha1.SessionEnded
 		case s.State == v1alpha1.SessionClosed || s.Task == nil:
 			continue
 		case next.Task == nil || next.Task.ID != s.Task.ID:
 			a.tasks = append(a.tasks, s.Task.ID)
-			next.State, next.Task = v1alpha1.SessionWorking, &v1alpha1.NodeTaskStatus{ID: s.Task.ID, Phase: v1alpha1.TaskJoining}
+			next.State, next.Task = v1alpha1.SessionWorking,
+				&v1alpha1.NodeTaskStatus{ID: s.Task.ID, Phase: v1alpha1.TaskJoining}
 			for _, c := range s.Task.Communicators {
 				one := v1alpha1.TaskCommunicatorStatus{Name: c.Name}
 				if c.Ranks[0] == 0 {
@@ -81,7 +84,9 @@ func (a *groupAgents) act() bool {
 					a.work(s.Task, &c, all, &next.Task.Communicators[i])
 				}
 			}
-			if slices.ContainsFunc(next.Task.Communicators, func(c v1alpha1.TaskCommunicatorStatus) bool { return c.Verdict == "" }) {
+			if slices.ContainsFunc(next.Task.Communicators, func(c v1alpha1.TaskCommunicatorStatus) bool {
+				return c.Verdict == ""
+			}) {
 				continue
 			}
 			next.State, next.Task.Phase = v1alpha1.SessionReady, v1alpha1.TaskFinished
@@ -95,10 +100,12 @@ func (a *groupAgents) act() bool {
 	return moved
 }
 
-func (a *groupAgents) work(task *v1alpha1.NodeTask, c *v1alpha1.TaskCommunicator, all []string, s *v1alpha1.TaskCommunicatorStatus) {
+func (a *groupAgents) work(task *v1alpha1.NodeTask, c *v1alpha1.TaskCommunicator, all []string,
+	s *v1alpha1.TaskCommunicatorStatus) {
 	s.Transport = "RDMA"
 	if c.Nodes > 1 && slices.ContainsFunc(all, func(node string) bool { return a.hangs[node] }) {
-		s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back", testkit.Step(4096)
+		s.Verdict, s.Reason, s.Message, s.Step = v1alpha1.VerdictFail, v1alpha1.ReasonRankHung, "no rank came back",
+			testkit.Step(4096)
 		return
 	}
 	s.Verdict = v1alpha1.VerdictPass
@@ -106,9 +113,11 @@ func (a *groupAgents) work(task *v1alpha1.NodeTask, c *v1alpha1.TaskCommunicator
 		return
 	}
 	for _, collective := range task.Collectives {
-		r := v1alpha1.ResultSeries{Variant: v1alpha1.VariantBaseline, Collective: collective, Datatype: task.Datatypes[0], SizeBytes: task.SizesBytes}
+		r := v1alpha1.ResultSeries{Variant: v1alpha1.VariantBaseline, Collective: collective,
+			Datatype: task.Datatypes[0], SizeBytes: task.SizesBytes}
 		for range task.SizesBytes {
-			r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.LatencyNanoseconds, 1000), append(r.BusBandwidthMBps, 40_000)
+			r.LatencyNanoseconds, r.BusBandwidthMBps = append(r.LatencyNanoseconds, 1000),
+				append(r.BusBandwidthMBps, 40_000)
 		}
 		s.Results = append(s.Results, r)
 	}
@@ -174,7 +183,8 @@ func TestGroupSpanFromApplyToReady(t *testing.T) {
 	a := &groupAgents{world: w}
 	a.play()
 	s := w.joined.Status.Span
-	if s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictPass || s.Transport != "RDMA" || !strings.Contains(s.Network, "IPv4") {
+	if s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictPass || s.Transport != "RDMA" ||
+		!strings.Contains(s.Network, "IPv4") {
 		t.Fatalf("span %+v", s)
 	}
 	dimensions := map[string]int32{}
@@ -208,7 +218,8 @@ func TestHangAcrossNodesIsLocalized(t *testing.T) {
 	a := &groupAgents{world: w, hangs: map[string]bool{culprit: true}}
 	a.play()
 	s := w.joined.Status.Span
-	if s.Verdict != v1alpha1.VerdictFail || s.Reason != v1alpha1.ReasonHangAcrossNodes || s.Localization == nil || s.Localization.State != v1alpha1.LocalizationFound {
+	if s.Verdict != v1alpha1.VerdictFail || s.Reason != v1alpha1.ReasonHangAcrossNodes || s.Localization == nil ||
+		s.Localization.State != v1alpha1.LocalizationFound {
 		t.Fatalf("span %+v, search %+v", s, s.Localization)
 	}
 	if c := w.group.Status.Culprits; len(c) != 1 || c[0].Kind != "Node" || c[0].Name != culprit {
@@ -228,7 +239,8 @@ func TestSuspendedGroupFreesItsGPUs(t *testing.T) {
 	w.settle()
 	w.update(func(g *v1alpha1.CommGroup) { g.Spec.Run.State = v1alpha1.RunSuspended })
 	w.settle()
-	if s := w.joined.Status.Span; s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictSkipped || len(w.groupPods()) != 0 {
+	if s := w.joined.Status.Span; s.Stage != v1alpha1.StageEnded || s.Verdict != v1alpha1.VerdictSkipped ||
+		len(w.groupPods()) != 0 {
 		t.Errorf("span %+v, %d group pods", s, len(w.groupPods()))
 	}
 	for _, node := range w.nodes {

@@ -57,7 +57,8 @@ func runSuite(m *testing.M) int {
 	}
 	restConfig, err = env.Start()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "envtest: could not start etcd and kube-apiserver of", env.BinaryAssetsDirectory+":", err)
+		fmt.Fprintln(os.Stderr, "envtest: could not start etcd and kube-apiserver of",
+			env.BinaryAssetsDirectory+":", err)
 		return 1
 	}
 	defer func() {
@@ -117,7 +118,8 @@ type world struct {
 // newWorld makes nodes with 8 GPUs each and a CommGroup of them; change may alter the group before it is created.
 func newWorld(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world {
 	t.Helper()
-	w := &world{T: t, ctx: t.Context(), clock: clocktesting.NewFakePassiveClock(time.Now()), events: events.NewFakeRecorder(1000)}
+	w := &world{T: t, ctx: t.Context(), clock: clocktesting.NewFakePassiveClock(time.Now()),
+		events: events.NewFakeRecorder(1000)}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
 	w.must(admin.Create(w.ctx, ns))
 	w.ns = ns.Name
@@ -127,7 +129,8 @@ func newWorld(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world 
 	w.group = &v1alpha1.CommGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: w.ns},
 		Spec: v1alpha1.CommGroupSpec{
-			Members: v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": w.ns}}},
+			Members: v1alpha1.MembersSpec{
+				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": w.ns}}},
 			Benchmark: v1alpha1.BenchmarkSpec{Collectives: []v1alpha1.Collective{v1alpha1.AllReduce},
 				MinSizeBytes: 1024, MaxSizeBytes: 1 << 20},
 		},
@@ -143,8 +146,8 @@ func newWorld(t *testing.T, nodes int, change func(*v1alpha1.CommGroup)) *world 
 
 // restart is a new manager: it has nothing but the objects.
 func (w *world) restart() {
-	w.r = controllers.New(controllers.Dependencies{Client: asManager, APIReader: asManager, Recorder: w.events, Clock: w.clock,
-		Config: controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}})
+	w.r = controllers.New(controllers.Dependencies{Client: asManager, APIReader: asManager, Recorder: w.events,
+		Clock: w.clock, Config: controllers.Config{AgentImage: agentImage, DefaultRuntimeImage: "rocm:test"}})
 }
 
 func (w *world) cleanUp() {
@@ -181,7 +184,8 @@ func (w *world) addNode(name string, gpus int64) {
 	w.must(admin.Create(w.ctx, node))
 	w.nodes = append(w.nodes, name)
 	if gpus > 0 {
-		node.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(gpus, resource.DecimalSI)}
+		node.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceGPU: *resource.NewQuantity(gpus,
+			resource.DecimalSI)}
 		node.Status.Capacity = node.Status.Allocatable
 		w.must(admin.Status().Update(w.ctx, node))
 	}
@@ -221,7 +225,8 @@ func (w *world) refresh() {
 func (w *world) fingerprint() string {
 	w.Helper()
 	versions := map[string]string{}
-	lists := []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommRunList{}, &v1alpha1.CommTaskList{}, &corev1.PodList{}, &corev1.ConfigMapList{}}
+	lists := []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommRunList{}, &v1alpha1.CommTaskList{},
+		&corev1.PodList{}, &corev1.ConfigMapList{}}
 	for _, list := range lists {
 		w.must(admin.List(w.ctx, list, client.InNamespace(w.ns)))
 		w.must(meta.EachListItem(list, func(o runtime.Object) error {
@@ -282,7 +287,8 @@ func (w *world) commNode(node string) *v1alpha1.CommNode {
 func (w *world) pods() []corev1.Pod {
 	w.Helper()
 	var pods corev1.PodList
-	w.must(admin.List(w.ctx, &pods, client.InNamespace(w.ns), client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}))
+	w.must(admin.List(w.ctx, &pods, client.InNamespace(w.ns),
+		client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}))
 	return pods.Items
 }
 
@@ -311,7 +317,8 @@ func (w *world) endPods() {
 func (w *world) bind(pod *corev1.Pod, node string) {
 	w.Helper()
 	w.must(admin.SubResource("binding").Create(w.ctx, pod, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}))
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node}}))
 }
 
 // start binds the node's pod and says that its ranks run.
@@ -337,16 +344,19 @@ func (w *world) end(pod *corev1.Pod, code int32, message string) {
 	}
 	now := metav1.NewTime(w.clock.Now())
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "ranks", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, StartedAt: now, FinishedAt: now}}}}
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, StartedAt: now,
+			FinishedAt: now}}}}
 	w.must(admin.Status().Update(w.ctx, pod))
 }
 
 // facts of a node, by the test's clock.
 func (w *world) facts(change func(*v1alpha1.NodeFacts)) *v1alpha1.NodeFacts {
 	facts := &v1alpha1.NodeFacts{
-		ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware, KernelRelease: "6.8.0",
-		Driver: v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
-		GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1",
+		ObservedTime: metav1.NewTime(w.clock.Now()), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware,
+		KernelRelease: "6.8.0",
+		Driver:        v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"},
+		ROCm:          v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
+		GPUModel:      "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1",
 		XGMI: v1alpha1.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56},
 	}
 	if change != nil {
@@ -371,7 +381,8 @@ func (w *world) applyFacts(node string, change func(*v1alpha1.NodeFacts)) {
 	u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"facts": content}}}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CommNode"))
 	u.SetName(w.commNode(node).Name)
-	w.must(admin.Status().Apply(w.ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManagerMonitor), client.ForceOwnership))
+	w.must(admin.Status().Apply(w.ctx, client.ApplyConfigurationFromUnstructured(u),
+		client.FieldOwner(v1alpha1.FieldManagerMonitor), client.ForceOwnership))
 }
 
 func (w *world) reportAllFacts() {
@@ -393,10 +404,12 @@ func (w *world) report(node string, busBWMBps int64, change func(*v1alpha1.NodeR
 	r := &v1alpha1.NodeRunStatus{
 		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: now, FinishTime: &now,
 		Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed,
-		Library:     &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
-		Environment: []v1alpha1.EnvVar{{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}, {Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}},
-		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
-			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Cause: "up to 30408704 B"}},
+		Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
+		Environment: []v1alpha1.EnvVar{{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"},
+			{Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}},
+		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred",
+			Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonAboveThreshold,
+			Verified: v1alpha1.VerifiedConfirmed, Cause: "up to 30408704 B"}},
 	}
 	plan := w.joined.Status.Plan
 	for _, variant := range plan.Variants {

@@ -31,7 +31,8 @@ const leastForShare = 20
 // breaker is gating's circuit breaker: it opens where more members failed than can each be at fault by themselves.
 type breaker struct {
 	percent, members int
-	// failed members: now, or earlier and nothing has lifted their mark. passed ones did so alone, in the run that counts.
+	// failed members: now, or earlier and nothing has lifted their mark. passed ones did so alone, in the run that
+	// counts.
 	failed, passed int
 	// results of either kind that the present run has.
 	results int
@@ -60,8 +61,9 @@ func (b *breaker) cleared() bool {
 
 // newBreaker knows all but the counts, which gating.count adds.
 func newBreaker(in *Input) breaker {
-	b := breaker{percent: int(ptr.Deref(in.Group.Spec.Gating.MaxPercent, defaultGatingMaxPercent)), members: len(in.Members),
-		over: in.Run != nil && in.Run.Phase == v1alpha1.RunPhaseFinished && in.Run.Generation == in.Group.Generation}
+	b := breaker{percent: int(ptr.Deref(in.Group.Spec.Gating.MaxPercent, defaultGatingMaxPercent)),
+		members: len(in.Members),
+		over:    in.Run != nil && in.Run.Phase == v1alpha1.RunPhaseFinished && in.Run.Generation == in.Group.Generation}
 	if s := in.Group.Status.Gating; s != nil {
 		b.wasOpen = s.Breaker == breakerOpen
 	}
@@ -98,12 +100,15 @@ func (g *look) breakerMessage() string {
 		if reason, n := commonest(g.reasons); n > 0 {
 			message += fmt.Sprintf(" %s on %d.", reason, n)
 		}
-		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " + runs.Ask(g.in.Group) + "."
+		return message + " Look for what they share (image, library build, driver, switch, a threshold), then " +
+			runs.Ask(g.in.Group) + "."
 	case b.over:
-		return fmt.Sprintf("Too many members had failed, and not enough have passed since: %s, %d passed, %d were rebooted, changed or could not be measured. %s %s: mend those, then %s.",
+		return fmt.Sprintf("Too many members had failed, and not enough have passed since: "+
+			"%s, %d passed, %d were rebooted, changed or could not be measured. %s %s: mend those, then %s.",
 			seen, b.passed, b.doubtful, none, until, runs.Ask(g.in.Group))
 	}
-	return fmt.Sprintf("Too many members had failed before the present run, in which so far %s. %s %s.", seen, none, until)
+	return fmt.Sprintf("Too many members had failed before the present run, in which so far %s. %s %s.",
+		seen, none, until)
 }
 
 // commonest is the reason that most nodes have; of equals the first by name.
@@ -122,9 +127,11 @@ func (g *look) breakerEvents(now *v1alpha1.GatingStatus) []decision.Event {
 	case open == g.breaker.wasOpen:
 		return nil
 	case open:
-		return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonBreakerOpen, Action: "StopGating", Note: clip.Head(g.breakerMessage(), 1000)}}
+		return []decision.Event{{Warning: true, Reason: v1alpha1.ReasonBreakerOpen, Action: "StopGating",
+			Note: clip.Head(g.breakerMessage(), 1000)}}
 	}
 	return []decision.Event{{Reason: v1alpha1.ReasonBreakerClosed, Action: "ResumeGating",
-		Note: fmt.Sprintf("At the end of run %s %d of %d members failed and %d passed, which gating.maxPercent (%d) allows: nodes are marked again.",
+		Note: fmt.Sprintf("At the end of run %s %d of %d members failed and %d passed, "+
+			"which gating.maxPercent (%d) allows: nodes are marked again.",
 			g.in.Run.ID, g.breaker.failed, g.breaker.members, g.breaker.passed, g.breaker.percent)}}
 }

@@ -35,7 +35,8 @@ func (in *Input) pass(nodes ...int) {
 // begin starts the next run of all members: no result of the one before counts any more.
 func (in *Input) begin() {
 	number := in.Run.Number + 1
-	in.Run = &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", number), Number: number, Generation: in.Group.Generation, Phase: v1alpha1.RunPhaseRunning}
+	in.Run = &v1alpha1.GroupRunStatus{ID: fmt.Sprint("1-", number), Number: number, Generation: in.Group.Generation,
+		Phase: v1alpha1.RunPhaseRunning}
 	for i := range in.Outcomes {
 		node := in.Outcomes[i].Node
 		in.Outcomes[i] = judge.Outcome{Node: node, Phase: judge.Waiting}
@@ -79,19 +80,38 @@ func TestOnlyResultsCloseTheBreaker(t *testing.T) {
 		says   string // in the message while it stays open; empty where it closes
 		gated  []string
 	}{
-		"a run begins":                         {func(in *Input) { in.begin() }, "so far 0 of 10 members failed", nil},
-		"a run begins, and some passed":        {func(in *Input) { in.begin(); in.pass(rest...) }, "before the present run", nil},
-		"a run begins, and one failed again":   {func(in *Input) { in.begin(); in.pass(rest...); in.fail(0) }, "so far 1 of 10 members failed", nil},
-		"the run was aborted":                  {func(in *Input) { in.begin(); in.pass(rest...); in.Run.Phase = v1alpha1.RunPhaseAborted }, "had failed", nil},
+		"a run begins": {func(in *Input) { in.begin() }, "so far 0 of 10 members failed", nil},
+		"a run begins, and some passed": {func(in *Input) { in.begin(); in.pass(rest...) },
+			"before the present run", nil},
+		"a run begins, and one failed again": {func(in *Input) { in.begin(); in.pass(rest...); in.fail(0) },
+			"so far 1 of 10 members failed", nil},
+		"the run was aborted": {func(in *Input) {
+			in.begin()
+			in.pass(rest...)
+			in.Run.Phase = v1alpha1.RunPhaseAborted
+		}, "had failed", nil},
 		"there is no run":                      {func(in *Input) { in.Run, in.Outcomes = nil, nil }, "had failed", nil},
 		"the spec asks for other measurements": {func(in *Input) { in.Group.Generation++ }, "had failed", nil},
-		"the members cannot be selected":       {func(in *Input) { in.MembersKnown, in.Members = false, nil }, "cannot be selected", nil},
-		"all of them were rebooted":            {func(in *Input) { in.stale(failed...) }, "6 were rebooted, changed or could not be measured", nil},
-		"the next run could not measure them":  {func(in *Input) { in.begin(); in.pass(rest...); in.errors(failed...); in.end() }, "6 were rebooted, changed or could not be measured", nil},
-		"the next run measured nobody":         {func(in *Input) { in.begin(); in.end() }, "not enough have passed", nil},
-		"the next run shows the same":          {func(in *Input) { in.begin(); in.pass(rest...); in.fail(failed...); in.end() }, "6 of 10 members failed at once", nil},
-		"the next run passed":                  {func(in *Input) { in.begin(); in.pass(failed...); in.pass(rest...); in.end() }, "", nil},
-		"two still fail":                       {func(in *Input) { in.begin(); in.pass(rest...); in.pass(2, 3, 4, 5); in.fail(0, 1); in.end() }, "", []string{"n0", "n1"}},
+		"the members cannot be selected": {func(in *Input) { in.MembersKnown, in.Members = false, nil },
+			"cannot be selected", nil},
+		"all of them were rebooted": {func(in *Input) { in.stale(failed...) },
+			"6 were rebooted, changed or could not be measured", nil},
+		"the next run could not " +
+			"measure them": {func(in *Input) { in.begin(); in.pass(rest...); in.errors(failed...); in.end() },
+			"6 were rebooted, changed or could not be measured", nil},
+		"the next run measured nobody": {func(in *Input) { in.begin(); in.end() },
+			"not enough have passed", nil},
+		"the next run shows the same": {func(in *Input) {
+			in.begin()
+			in.pass(rest...)
+			in.fail(failed...)
+			in.end()
+		}, "6 of 10 members failed at once", nil},
+		"the next run passed": {
+			func(in *Input) { in.begin(); in.pass(failed...); in.pass(rest...); in.end() }, "", nil},
+		"two still fail": {
+			func(in *Input) { in.begin(); in.pass(rest...); in.pass(2, 3, 4, 5); in.fail(0, 1); in.end() }, "",
+			[]string{"n0", "n1"}},
 		"two still fail, one could not be tried": {func(in *Input) {
 			in.begin()
 			in.pass(rest...)
@@ -106,7 +126,9 @@ func TestOnlyResultsCloseTheBreaker(t *testing.T) {
 			in.closedAll(v1alpha1.VerdictSkipped, rest...)
 			in.end()
 		}, "", nil},
-		"the bound was raised over what has been": {func(in *Input) { in.Group.Spec.Gating.MaxPercent = ptr.To(int32(60)) }, "", []string{"n0", "n1", "n2", "n3", "n4", "n5"}},
+		"the bound was raised over what has been": {func(in *Input) {
+			in.Group.Spec.Gating.MaxPercent = ptr.To(int32(60))
+		}, "", []string{"n0", "n1", "n2", "n3", "n4", "n5"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := gateWorld()
@@ -120,12 +142,15 @@ func TestOnlyResultsCloseTheBreaker(t *testing.T) {
 				t.Errorf("gated %v, want %v", gated, c.gated)
 			}
 			if c.says == "" {
-				if r.Status.Breaker != breakerClosed || len(r.Events) != 1 || r.Events[0].Reason != v1alpha1.ReasonBreakerClosed || !strings.Contains(r.Events[0].Note, "run "+in.Run.ID) {
+				if r.Status.Breaker != breakerClosed || len(r.Events) != 1 ||
+					r.Events[0].Reason != v1alpha1.ReasonBreakerClosed ||
+					!strings.Contains(r.Events[0].Note, "run "+in.Run.ID) {
 					t.Errorf("it stays open: %+v, %+v", r.Status, r.Events)
 				}
 				return
 			}
-			if r.Status.Breaker != breakerOpen || len(r.Events) > 0 || !strings.Contains(r.Status.Message, c.says) || !strings.Contains(r.Status.Message, "No further node is marked") {
+			if r.Status.Breaker != breakerOpen || len(r.Events) > 0 || !strings.Contains(r.Status.Message, c.says) ||
+				!strings.Contains(r.Status.Message, "No further node is marked") {
 				t.Errorf("want it open and %q: %+v, %+v", c.says, r.Status, r.Events)
 			}
 		})
@@ -192,7 +217,8 @@ func TestTheShareIsOfWhatWasMeasured(t *testing.T) {
 		return gated, opened
 	}
 	if gated, opened := play(func(int) bool { return true }); len(gated) != 4 || !opened {
-		t.Errorf("all fail: opened %t, gated %v; want the four of the first twenty that maxPercent allows", opened, gated)
+		t.Errorf("all fail: opened %t, gated %v; want the four of the first twenty that maxPercent allows",
+			opened, gated)
 	}
 	if gated, opened := play(func(i int) bool { return i%6 == 0 }); len(gated) != 17 || opened {
 		t.Errorf("every sixth fails: opened %t, %d gated: %v", opened, len(gated), gated)
@@ -206,7 +232,8 @@ func TestUnknownMembersOpenNothing(t *testing.T) {
 	in.fail(0, 1, 2)
 	in.reconcile(t)
 	in.MembersKnown, in.Members, in.Outcomes = false, nil, nil
-	if r, _ := in.reconcile(t); r.Status.Breaker != breakerClosed || r.Status.Gated != 3 || len(r.Events)+len(r.Marks) > 0 {
+	if r, _ := in.reconcile(t); r.Status.Breaker != breakerClosed || r.Status.Gated != 3 ||
+		len(r.Events)+len(r.Marks) > 0 {
 		t.Errorf("%+v, %+v, %d marks", r.Status, r.Events, len(r.Marks))
 	}
 }
@@ -221,7 +248,8 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 			in := gateWorld()
 			how(in)
 			in.fail(1, 2)
-			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) || r.Status.Breaker != breakerClosed || len(r.Marks) > 0 {
+			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) ||
+				r.Status.Breaker != breakerClosed || len(r.Marks) > 0 {
 				t.Fatalf("two of ten: %+v, would gate %v", r.Status, r.WouldGate)
 			}
 			in.begin()
@@ -231,7 +259,9 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 			}
 			in.MembersKnown, in.Members = true, gateWorld().Members
 			in.fail(1, 2, 3)
-			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) || len(r.Marks) > 0 || r.Status.Breaker != breakerOpen || !strings.Contains(r.Status.Message, "Enforce would mark no further node") {
+			if r, _ := in.reconcile(t); !slices.Equal(r.WouldGate, []string{"n1", "n2"}) ||
+				len(r.Marks) > 0 || r.Status.Breaker != breakerOpen ||
+				!strings.Contains(r.Status.Message, "Enforce would mark no further node") {
 				t.Fatalf("three of ten: %+v, would gate %v", r.Status, r.WouldGate)
 			}
 			in = gateWorldOf(200)
@@ -239,7 +269,8 @@ func TestADryRunNamesWhomEnforceWouldMark(t *testing.T) {
 			for i := range 25 {
 				in.fail(i)
 			}
-			if r, _ := in.reconcile(t); len(r.WouldGate) != maxNamedNodes || !strings.Contains(r.Status.Message, "Enforce would gate 25 nodes, of which status.wouldGate names 16.") {
+			if r, _ := in.reconcile(t); len(r.WouldGate) != maxNamedNodes || !strings.Contains(r.Status.Message,
+				"Enforce would gate 25 nodes, of which status.wouldGate names 16.") {
 				t.Fatalf("25 of 200: %+v, would gate %v", r.Status, r.WouldGate)
 			}
 		})
@@ -260,7 +291,8 @@ func TestADryRunJudgesAsEnforce(t *testing.T) {
 				o, ct, cn := &in.Outcomes[i], in.CommTasks[in.Nodes[i].Name], in.CommNodes[in.Nodes[i].Name]
 				switch event := rng.IntN(14); event {
 				case 0, 1, 2, 3, 4:
-					if o.Stale, ct.Spec.NodeUID, ct.Spec.Run.Platform = false, string(in.Nodes[i].UID), nodefacts.PlatformOf(cn.Status.Facts); event < 3 {
+					if o.Stale, ct.Spec.NodeUID, ct.Spec.Run.Platform = false, string(in.Nodes[i].UID),
+						nodefacts.PlatformOf(cn.Status.Facts); event < 3 {
 						in.fail(i)
 					} else {
 						in.pass(i)
@@ -270,7 +302,8 @@ func TestADryRunJudgesAsEnforce(t *testing.T) {
 				case 6:
 					o.Stale, o.Verdict = true, ""
 				case 7:
-					cn.Status.Facts.Origin = []v1alpha1.Origin{v1alpha1.OriginHardware, v1alpha1.OriginSimulated}[rng.IntN(2)]
+					cn.Status.Facts.Origin = []v1alpha1.Origin{v1alpha1.OriginHardware,
+						v1alpha1.OriginSimulated}[rng.IntN(2)]
 				case 8:
 					in.begin()
 				case 9:
@@ -296,12 +329,15 @@ func TestADryRunJudgesAsEnforce(t *testing.T) {
 			b, _ := dry.reconcile(t)
 			var marked []string
 			for i := range enforce.Nodes {
-				if Statements(enforce.Nodes[i].Annotations)[Key(string(enforce.Group.UID))].Verdict == v1alpha1.VerdictFail {
+				if Statements(enforce.Nodes[i].Annotations)[Key(string(enforce.Group.UID))].Verdict ==
+					v1alpha1.VerdictFail {
 					marked = append(marked, enforce.Nodes[i].Name)
 				}
 			}
-			if !slices.Equal(marked, b.WouldGate) || a.Status.Breaker != b.Status.Breaker || len(b.Marks) > 0 || b.Status.Gated != 0 {
-				t.Fatalf("seed %d step %d: Enforce has marked %v, breaker %s; the dry run names %v, breaker %s, and writes %+v", seed, step, marked, a.Status.Breaker, b.WouldGate, b.Status.Breaker, b.Marks)
+			if !slices.Equal(marked, b.WouldGate) || a.Status.Breaker != b.Status.Breaker || len(b.Marks) > 0 ||
+				b.Status.Gated != 0 {
+				t.Fatalf("seed %d step %d: Enforce has marked %v, breaker %s; the dry run names %v, breaker %s, "+
+					"and writes %+v", seed, step, marked, a.Status.Breaker, b.WouldGate, b.Status.Breaker, b.Marks)
 			}
 			named += len(marked)
 			if a.Status.Breaker == breakerOpen && len(marked) > 0 {
@@ -331,7 +367,9 @@ func TestBreakerMessagesFit(t *testing.T) {
 	in.begin()
 	in.fail(0, 1, 2, 3, 4)
 	r, _ := in.reconcile(t)
-	if m := r.Status.Message; len(m) > MessageBytes || !strings.HasPrefix(m, "5 of 100 members failed (0 passed so far) at once and gating.maxPercent (20) allows 4: ") || !strings.HasSuffix(m, "then "+runs.Ask(in.Group)+".") {
+	if m := r.Status.Message; len(m) > MessageBytes || !strings.HasPrefix(m,
+		"5 of 100 members failed (0 passed so far) at once and gating.maxPercent (20) allows 4: ") ||
+		!strings.HasSuffix(m, "then "+runs.Ask(in.Group)+".") {
 		t.Errorf("%d bytes: %s", len(m), m)
 	}
 }

@@ -29,7 +29,9 @@ const (
 	seenError
 	seenInconclusive
 	seenSkipped
-	seenNothing // no result yet, a lost one, or one that is not complete without the others', or that does not look again at what failed
+	// no result yet, a lost one, or one that is not complete without the others', or that does not look again at what
+	// failed
+	seenNothing
 	evidenceCount
 )
 
@@ -105,7 +107,8 @@ func (g *look) judge(node *corev1.Node, own bool) judged {
 	}
 	j.simulated = simulatedNode(cn, j.outcome)
 	if index, known := sessionIndex(ct, g.in.Span); j.culprit == nil && known && g.culpritSet.Has(index) {
-		c := judge.NodeCulprit(node.Name, g.in.Span.Reason, "It is among the culprits that the group's stage proved; status.span.culprits has no room for more, status.span.culpritSet has all. "+g.in.Span.Message)
+		c := judge.NodeCulprit(node.Name, g.in.Span.Reason, "It is among the culprits that the group's stage proved; "+
+			"status.span.culprits has no room for more, status.span.culpritSet has all. "+g.in.Span.Message)
 		j.culprit = &c
 	}
 	switch {
@@ -149,7 +152,8 @@ func wouldStand(node *corev1.Node, ct *v1alpha1.CommTask) *Statement {
 // every pass, waits for the run's end; what a node's agent saw by itself counts at once.
 func (g *look) measured(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode) evidence {
 	o, run := j.outcome, g.in.Run
-	if o == nil || run == nil || ct == nil || ct.Spec.NodeUID != string(j.node.UID) || run.Generation != g.in.Group.Generation {
+	if o == nil || run == nil || ct == nil || ct.Spec.NodeUID != string(j.node.UID) ||
+		run.Generation != g.in.Group.Generation {
 		return seenNothing
 	}
 	if o.Stale {
@@ -159,7 +163,9 @@ func (g *look) measured(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.CommNode)
 	switch o.Verdict {
 	case v1alpha1.VerdictFail:
 		byAgent := o.Report != nil && o.Report.Verdict == v1alpha1.VerdictFail
-		here := slices.ContainsFunc(o.Culprits, func(c v1alpha1.Culprit) bool { return c.Node == o.Node && c.Kind != "Pair" })
+		here := slices.ContainsFunc(o.Culprits, func(c v1alpha1.Culprit) bool {
+			return c.Node == o.Node && c.Kind != "Pair"
+		})
 		if here && (byAgent || finished) && originKnown(cn, j.simulated) {
 			return seenFailed
 		}
@@ -200,7 +206,8 @@ func (g *look) rebootedUnseen(j *judged, ct *v1alpha1.CommTask, cn *v1alpha1.Com
 // measuredBoot is the boot that was measured, where it is known. A run that began after a reboot knows the new boot
 // before the assignment does; a container with a kernel of its own reports an id that is never the node's.
 func measuredBoot(ct *v1alpha1.CommTask, cn *v1alpha1.CommNode, o *judge.Outcome) string {
-	if r := o.Report; r != nil && cn != nil && cn.Status.Facts != nil && r.BootID != "" && r.BootID == cn.Status.Facts.BootID {
+	if r := o.Report; r != nil && cn != nil && cn.Status.Facts != nil && r.BootID != "" &&
+		r.BootID == cn.Status.Facts.BootID {
 		return r.BootID
 	}
 	if a := ct.Spec.Run; a != nil && a.Platform != nil {
@@ -217,13 +224,15 @@ func (g *look) passedInGroup(ct *v1alpha1.CommTask) bool {
 		return true
 	}
 	index, known := sessionIndex(ct, s)
-	if !spanEnded(g.in) || !known || !g.leftKnown || g.left.Has(index) || slices.ContainsFunc(g.pairs, func(c v1alpha1.Culprit) bool {
-		return slices.Contains(c.Pair, ct.Spec.NodeName)
-	}) {
+	if !spanEnded(g.in) || !known || !g.leftKnown || g.left.Has(index) ||
+		slices.ContainsFunc(g.pairs, func(c v1alpha1.Culprit) bool {
+			return slices.Contains(c.Pair, ct.Spec.NodeName)
+		}) {
 		return false
 	}
 	found := s.Localization != nil && s.Localization.State == v1alpha1.LocalizationFound
-	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found && s.SpeedJudged && g.meshPassed()
+	return s.Verdict == v1alpha1.VerdictPass || s.Verdict == v1alpha1.VerdictFail && found &&
+		s.SpeedJudged && g.meshPassed()
 }
 
 // meshPassed says whether each dimension of the mesh was measured and passed: it takes all of its members, so that no

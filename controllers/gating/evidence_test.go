@@ -9,10 +9,12 @@ import (
 
 func (in *Input) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) {
 	in.Group.Spec.Span = v1alpha1.SpanGroup
-	in.Span = &v1alpha1.SpanStatus{RunID: in.Run.ID, Stage: v1alpha1.StageEnded, Verdict: verdict, Culprits: culprits, SpeedJudged: true}
+	in.Span = &v1alpha1.SpanStatus{RunID: in.Run.ID, Stage: v1alpha1.StageEnded, Verdict: verdict, Culprits: culprits,
+		SpeedJudged: true}
 	for i := range in.Nodes {
 		if ct := in.CommTasks[in.Nodes[i].Name]; ct != nil {
-			ct.Spec.Session = &v1alpha1.SessionAssignment{RunID: in.Run.ID, Index: int32(i), State: v1alpha1.SessionClosed}
+			ct.Spec.Session = &v1alpha1.SessionAssignment{RunID: in.Run.ID, Index: int32(i),
+				State: v1alpha1.SessionClosed}
 		}
 	}
 	if verdict == v1alpha1.VerdictFail {
@@ -23,7 +25,9 @@ func (in *Input) spanOf(verdict v1alpha1.Verdict, culprits ...v1alpha1.Culprit) 
 // meshed is a mesh of which dimension tp passed and dp has the verdict.
 func (in *Input) meshed(dp v1alpha1.Verdict) {
 	in.Group.Spec.Mesh = []v1alpha1.MeshDimension{{Name: "dp", Size: 10}, {Name: "tp", Size: 8}, {Name: "pp", Size: 1}}
-	in.Span.Tests = []v1alpha1.SpanTest{{Kind: v1alpha1.TestGroup, Verdict: v1alpha1.VerdictPass}, {Kind: v1alpha1.TestMesh, Dimension: "dp", Verdict: dp}, {Kind: v1alpha1.TestMesh, Dimension: "tp", Verdict: v1alpha1.VerdictPass}}
+	in.Span.Tests = []v1alpha1.SpanTest{{Kind: v1alpha1.TestGroup, Verdict: v1alpha1.VerdictPass},
+		{Kind: v1alpha1.TestMesh, Dimension: "dp", Verdict: dp},
+		{Kind: v1alpha1.TestMesh, Dimension: "tp", Verdict: v1alpha1.VerdictPass}}
 }
 
 // manyLeft is a group's stage that passed without so many members that not all names are in the status.
@@ -62,7 +66,8 @@ func TestAComparisonIsLiftedByAComparison(t *testing.T) {
 					want = ""
 				}
 				if r := Decide(in); did(&r, in, 0) != want {
-					t.Errorf("%s, staged %d, no comparison %s: %q, want %q", reason, staged, missing, did(&r, in, 0), want)
+					t.Errorf("%s, staged %d, no comparison %s: %q, want %q",
+						reason, staged, missing, did(&r, in, 0), want)
 				}
 			}
 		}

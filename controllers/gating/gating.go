@@ -113,8 +113,9 @@ type look struct {
 }
 
 func newLook(in *Input, key string) *look {
-	g := &look{in: in, key: key, off: markingOff(in), actions: actionsOf(&in.Group.Spec.Gating), reasons: map[string]int{}, breaker: newBreaker(in),
-		members: make(map[string]*decision.Member, len(in.Members)), outcomes: make(map[string]*judge.Outcome, len(in.Outcomes))}
+	g := &look{in: in, key: key, off: markingOff(in), actions: actionsOf(&in.Group.Spec.Gating),
+		reasons: map[string]int{}, breaker: newBreaker(in), members: make(map[string]*decision.Member, len(in.Members)),
+		outcomes: make(map[string]*judge.Outcome, len(in.Outcomes))}
 	for i := range in.Members {
 		g.members[in.Members[i].Name] = &in.Members[i]
 	}
@@ -257,7 +258,8 @@ func (g *look) count(j *judged) {
 		}
 	case j.seen == seenStale, j.seen == seenGPUsReplaced, j.seen == seenError:
 		g.breaker.doubtful++
-	case (j.seen == seenPassed || j.seen == seenNothing) && j.outcome != nil && j.outcome.Verdict == v1alpha1.VerdictPass:
+	case (j.seen == seenPassed || j.seen == seenNothing) && j.outcome != nil &&
+		j.outcome.Verdict == v1alpha1.VerdictPass:
 		g.breaker.passed++
 		g.breaker.results++
 	}
@@ -384,8 +386,8 @@ func (g *look) cause(j *judged) (reason, message string) {
 
 // statement is what the group holds of the node now.
 func (g *look) statement(j *judged, verdict v1alpha1.Verdict) Statement {
-	s := Statement{Verdict: verdict, Group: g.in.Group.Namespace + "/" + g.in.Group.Name, Run: g.in.Run.ID, Time: *decision.Stamp(g.in.Now),
-		NodeUID: string(j.node.UID), Actions: g.actions}
+	s := Statement{Verdict: verdict, Group: g.in.Group.Namespace + "/" + g.in.Group.Name, Run: g.in.Run.ID,
+		Time: *decision.Stamp(g.in.Now), NodeUID: string(j.node.UID), Actions: g.actions}
 	ct := g.in.CommTasks[j.node.Name]
 	s.BootID = measuredBoot(ct, g.in.CommNodes[j.node.Name], j.outcome)
 	if a := ct.Spec.Run; a != nil {

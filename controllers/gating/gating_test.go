@@ -25,10 +25,12 @@ func gateWorld() *Input { return gateWorldOf(10) }
 
 func gateWorldOf(members int) *Input {
 	group := testkit.Group()
-	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction, MaxPercent: ptr.To(int32(20))}
-	in := &Input{Now: testkit.Now, Group: group, Nodes: testkit.Nodes(members), MembersKnown: true, CommTasks: map[string]*v1alpha1.CommTask{}, CommNodes: map[string]*v1alpha1.CommNode{},
-		Run:        &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
-		Privileged: []string{"other", "team"}}
+	group.Spec.Gating = v1alpha1.GatingSpec{Mode: v1alpha1.GatingEnforce, Actions: testkit.EveryAction,
+		MaxPercent: ptr.To(int32(20))}
+	in := &Input{Now: testkit.Now, Group: group, Nodes: testkit.Nodes(members), MembersKnown: true,
+		CommTasks: map[string]*v1alpha1.CommTask{}, CommNodes: map[string]*v1alpha1.CommNode{},
+		Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Generation: 1, Phase: v1alpha1.RunPhaseFinished,
+			Verdict: v1alpha1.VerdictPass}, Privileged: []string{"other", "team"}}
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		node.Name = fmt.Sprint("n", i)
@@ -36,9 +38,11 @@ func gateWorldOf(members int) *Input {
 		facts := testkit.Facts(testkit.Now)
 		ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: node.Name, NodeUID: string(node.UID),
 			Run: &v1alpha1.RunAssignment{ID: "1-1", Generation: 1, Number: 1, Platform: nodefacts.PlatformOf(facts)}},
-			Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1, Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
+			Status: v1alpha1.CommTaskStatus{Run: &v1alpha1.NodeRunStatus{ID: "1-1", Generation: 1,
+				Phase: v1alpha1.NodeRunFinished, BootID: "boot-1"}}}
 		in.CommTasks[node.Name] = ct
-		in.CommNodes[node.Name] = &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Status: v1alpha1.CommNodeStatus{Facts: facts}}
+		in.CommNodes[node.Name] = &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name},
+			Status: v1alpha1.CommNodeStatus{Facts: facts}}
 		in.Members = append(in.Members, decision.Member{Name: node.Name, UID: string(node.UID), Node: node})
 		in.Outcomes = append(in.Outcomes, judge.Outcome{Node: node.Name, Phase: judge.Done, Report: ct.Status.Run})
 		in.result(i, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
@@ -145,8 +149,10 @@ var gatingCases = map[evidence][]struct {
 		}, "", "lift", "lift!"},
 	},
 	seenFailed: {
-		{"the agent failed it", func(in *Input) { in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) }, "fail!", "fail!", ""},
-		{"for another reason than before", func(in *Input) { in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonWrongData) }, "fail!", "fail!", "fail"},
+		{"the agent failed it", func(in *Input) { in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink) },
+			"fail!", "fail!", ""},
+		{"for another reason than before",
+			func(in *Input) { in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonWrongData) }, "fail!", "fail!", "fail"},
 		{"the run goes on", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 			in.Run.Phase, in.Run.Verdict = v1alpha1.RunPhaseRunning, ""
@@ -156,7 +162,8 @@ var gatingCases = map[evidence][]struct {
 			in.CommTasks["n0"].Status.Run.Verdict = v1alpha1.VerdictPass
 		}, "fail!", "fail!", "fail"},
 		{"culprit of the group's stage", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "NIC", Name: "mlx5_3", Reason: v1alpha1.ReasonSlowRail, Message: "slow"})
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "NIC", Name: "mlx5_3",
+				Reason: v1alpha1.ReasonSlowRail, Message: "slow"})
 		}, "fail!", "fail!", "fail"},
 		{"failed on other GPUs", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
@@ -169,28 +176,35 @@ var gatingCases = map[evidence][]struct {
 		{"on another boot", func(in *Input) {
 			in.CommNodes["n0"].Status.Facts.BootID, in.CommTasks["n0"].Status.Run.BootID = "boot-2", "boot-2"
 		}, "pass", "pass", "pass!"},
-		{"by the kubelet on the boot that was measured", func(in *Input) { in.silentMonitor("boot-1") }, "pass", "", "pass!"},
+		{"by the kubelet on the boot that was measured", func(in *Input) { in.silentMonitor("boot-1") },
+			"pass", "", "pass!"},
 		{"by the monitor on the boot that was measured, which the kubelet calls otherwise", func(in *Input) {
 			in.Nodes[0].Status.NodeInfo.BootID = "vm-7"
 		}, "pass", "", "pass!"},
 		{"the group's stage passed", func(in *Input) { in.spanOf(v1alpha1.VerdictPass) }, "pass", "", "pass!"},
 		{"the group went on without many others", func(in *Input) { in.manyLeft("1-16") }, "pass", "", "pass!"},
 		{"the group's stage named another node", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
 		}, "pass", "", "pass!"},
 		{"the same, and the mesh passed without it", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
 			in.meshed(v1alpha1.VerdictPass)
 		}, "pass", "", "pass!"},
-		{"compared with nobody, and it did not fail by that", func(in *Input) { in.Outcomes[0].Uncompared, in.NoBaseline = true, true }, "pass", "", "pass!"},
+		{"compared with nobody, and it did not fail by that",
+			func(in *Input) { in.Outcomes[0].Uncompared, in.NoBaseline = true, true }, "pass", "", "pass!"},
 	},
 	seenGPUsReplaced: {
-		{"other GPUs, not yet measured", func(in *Input) { in.Outcomes[0].Stale = true; in.gpus(0, 8, true) }, "", "lift", "lift!"},
-		{"while the new run goes on", func(in *Input) { in.Outcomes[0].Verdict = ""; in.gpus(0, 8, true) }, "", "lift", "lift!"},
+		{"other GPUs, not yet measured", func(in *Input) { in.Outcomes[0].Stale = true; in.gpus(0, 8, true) },
+			"", "lift", "lift!"},
+		{"while the new run goes on", func(in *Input) { in.Outcomes[0].Verdict = ""; in.gpus(0, 8, true) },
+			"", "lift", "lift!"},
 	},
 	seenStale: {
 		{"rebooted", func(in *Input) { in.Outcomes[0].Stale = true }, "", "lift", ""},
-		{"rebooted by the kubelet, and its monitor is silent", func(in *Input) { in.silentMonitor("boot-2") }, "", "lift", ""},
+		{"rebooted by the kubelet, and its monitor is silent", func(in *Input) { in.silentMonitor("boot-2") },
+			"", "lift", ""},
 		{"the same, its next run could not measure", func(in *Input) {
 			in.closed(0, v1alpha1.VerdictError)
 			in.silentMonitor("boot-2")
@@ -199,7 +213,8 @@ var gatingCases = map[evidence][]struct {
 			in.silentMonitor("boot-2")
 			delete(in.CommTasks, "n0")
 		}, "", "lift", ""},
-		{"a GPU fell off the bus", func(in *Input) { in.Outcomes[0].Stale = true; in.gpus(0, 7, false) }, "", "lift", ""},
+		{"a GPU fell off the bus", func(in *Input) { in.Outcomes[0].Stale = true; in.gpus(0, 7, false) },
+			"", "lift", ""},
 		{"other GPUs, but the report has run out", func(in *Input) {
 			in.Outcomes[0].Stale = true
 			in.gpus(0, 8, true)
@@ -208,10 +223,13 @@ var gatingCases = map[evidence][]struct {
 	},
 	seenError: {
 		{"the pod failed", func(in *Input) { in.closed(0, v1alpha1.VerdictError) }, "", "", ""},
-		{"the agent could not measure", func(in *Input) { in.result(0, v1alpha1.VerdictError, v1alpha1.ReasonInitFailed) }, "", "", ""},
+		{"the agent could not measure",
+			func(in *Input) { in.result(0, v1alpha1.VerdictError, v1alpha1.ReasonInitFailed) }, "", "", ""},
 	},
-	seenInconclusive: {{"nothing to judge by", func(in *Input) { in.result(0, v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive) }, "", "", ""}},
-	seenSkipped:      {{"GPUs in use", func(in *Input) { in.closed(0, v1alpha1.VerdictSkipped) }, "", "", ""}},
+	seenInconclusive: {{"nothing to judge by", func(in *Input) {
+		in.result(0, v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive)
+	}, "", "", ""}},
+	seenSkipped: {{"GPUs in use", func(in *Input) { in.closed(0, v1alpha1.VerdictSkipped) }, "", "", ""}},
 	seenNothing: {
 		{"never ran", func(in *Input) { in.Run, in.Outcomes = nil, nil }, "", "", ""},
 		{"its turn has not come", func(in *Input) {
@@ -224,7 +242,8 @@ var gatingCases = map[evidence][]struct {
 		}, "", "", ""},
 		{"passed a run that was aborted", func(in *Input) { in.Run.Phase = v1alpha1.RunPhaseAborted }, "", "", ""},
 		{"the spec asks for other measurements now", func(in *Input) { in.Group.Generation++ }, "", "", ""},
-		{"nobody knows whether hardware passed", func(in *Input) { in.CommNodes["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
+		{"nobody knows whether hardware passed",
+			func(in *Input) { in.CommNodes["n0"].Status.Facts.Origin = v1alpha1.OriginUnknown }, "", "", ""},
 		{"nobody knows whether hardware failed", func(in *Input) {
 			in.result(0, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 			in.CommNodes["n0"].Status.Facts = nil
@@ -254,24 +273,29 @@ var gatingCases = map[evidence][]struct {
 		{"the group went on without more than can be named", func(in *Input) { in.manyLeft("0-16") }, "", "", ""},
 		{"and their set is too long to hold", func(in *Input) { in.manyLeft("") }, "", "", ""},
 		{"the group's stage lost it, and failed for another node's sake", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonMemberLost},
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonMemberLost},
 				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
 			in.Span.Left, in.Span.LeftSet = []string{"n0", "n5"}, "0,5"
 		}, "", "", ""},
 		{"it was preempted in the group's stage", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonPreempted})
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n0", Kind: "Node", Name: "n0", Reason: v1alpha1.ReasonPreempted})
 			in.Span.Left, in.Span.LeftSet = []string{"n0"}, "0"
 		}, "", "", ""},
 		{"a dimension of the mesh failed, and was traced to another node", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonSlowNode})
 			in.meshed(v1alpha1.VerdictFail)
 		}, "", "", ""},
 		{"the mesh was not measured without the culprit", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonRankHung})
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonRankHung})
 			in.Group.Spec.Mesh = []v1alpha1.MeshDimension{{Name: "dp", Size: 10}, {Name: "tp", Size: 8}}
 		}, "", "", ""},
 		{"without the culprit the group was not formed, or its speed not judged", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonRankHung})
+			in.spanOf(v1alpha1.VerdictFail,
+				v1alpha1.Culprit{Node: "n5", Kind: "Node", Name: "n5", Reason: v1alpha1.ReasonRankHung})
 			in.Span.SpeedJudged = false
 		}, "", "", ""},
 		{"the group was formed before it had a result", func(in *Input) {
@@ -279,7 +303,8 @@ var gatingCases = map[evidence][]struct {
 			in.CommTasks["n0"].Spec.Session = nil
 		}, "", "", ""},
 		{"bad only together with another", func(in *Input) {
-			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"}, Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
+			in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"},
+				Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
 		}, "", "", ""},
 	},
 }
@@ -317,7 +342,8 @@ func TestEveryPairOfStatementAndEvidence(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d", c.name, state), func(t *testing.T) {
 					in := gateWorld()
 					if state != int(heldNone) {
-						in.holds(t, 0, map[int]v1alpha1.Verdict{int(heldPass): v1alpha1.VerdictPass, int(heldFail): v1alpha1.VerdictFail}[state])
+						in.holds(t, 0, map[int]v1alpha1.Verdict{int(heldPass): v1alpha1.VerdictPass,
+							int(heldFail): v1alpha1.VerdictFail}[state])
 					}
 					c.change(in)
 					r := Decide(in)
@@ -336,7 +362,8 @@ func TestTheTableIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := map[nextStep]string{stepKeep: "left as it is", stepMark: "marked", stepPass: "says Pass", stepLift: "lifted"}
+	words := map[nextStep]string{stepKeep: "left as it is", stepMark: "marked", stepPass: "says Pass",
+		stepLift: "lifted"}
 	var rows [][]string
 	for line := range strings.SplitSeq(string(page), "\n") {
 		if cells := strings.Split(line, "|"); len(cells) == 6 && !strings.HasPrefix(line, "|---") {
@@ -353,7 +380,8 @@ func TestTheTableIsWhole(t *testing.T) {
 				t.Errorf("evidence %d on a node with statement %d is undecided", e, state)
 			}
 			if got := strings.TrimSpace(rows[e+1][state+1]); got != words[step] {
-				t.Errorf("docs/gating.md, row %q, column %d: %q, the code does %q", strings.TrimSpace(rows[e+1][0]), state, got, words[step])
+				t.Errorf("docs/gating.md, row %q, column %d: %q, the code does %q",
+					strings.TrimSpace(rows[e+1][0]), state, got, words[step])
 			}
 		}
 	}
@@ -376,7 +404,8 @@ func TestBreaker(t *testing.T) {
 	in := gateWorld()
 	failing(in, 3, 7)
 	r := Decide(in)
-	if got := gatedBy(&r); !slices.Equal(got, []string{"n3", "n7"}) || r.Status.Breaker != "Closed" || len(r.Events) > 0 || r.Status.Message != "" {
+	if got := gatedBy(&r); !slices.Equal(got, []string{"n3", "n7"}) || r.Status.Breaker != "Closed" ||
+		len(r.Events) > 0 || r.Status.Message != "" {
 		t.Fatalf("two of ten at 20 %%: gated %v, %+v", got, r.Status)
 	}
 	in = gateWorld()
@@ -400,7 +429,8 @@ func TestBreaker(t *testing.T) {
 	}
 	in.result(7, v1alpha1.VerdictPass, v1alpha1.ReasonAllPassed)
 	r = Decide(in)
-	if got := gatedBy(&r); !slices.Equal(got, []string{"n8"}) || r.Status.Breaker != "Closed" || len(r.Events) != 1 || r.Events[0].Reason != v1alpha1.ReasonBreakerClosed {
+	if got := gatedBy(&r); !slices.Equal(got, []string{"n8"}) || r.Status.Breaker != "Closed" || len(r.Events) != 1 ||
+		r.Events[0].Reason != v1alpha1.ReasonBreakerClosed {
 		t.Fatalf("two of ten again: gated %v, %+v, %+v", got, r.Status, r.Events)
 	}
 
@@ -429,7 +459,8 @@ func TestBreaker(t *testing.T) {
 		in := gateWorld()
 		failing(in, 1, 2, 3)
 		in.exempt(2)
-		if r := Decide(in); !slices.Equal(gatedBy(&r), []string{"n1", "n3"}) || !strings.Contains(r.Status.Message, "exempt by annotation: n2") {
+		if r := Decide(in); !slices.Equal(gatedBy(&r), []string{"n1", "n3"}) ||
+			!strings.Contains(r.Status.Message, "exempt by annotation: n2") {
 			t.Fatalf("gated %v, %+v", gatedBy(&r), r.Status)
 		}
 	})
@@ -439,14 +470,16 @@ func TestGatingTellsWhyItDoesNotMark(t *testing.T) {
 	in := gateWorld()
 	in.result(4, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	in.Privileged = nil
-	if r := Decide(in); !slices.Equal(r.WouldGate, []string{"n4"}) || !strings.Contains(r.Status.Message, "namespace team is not among the manager's --privileged-namespaces") {
+	if r := Decide(in); !slices.Equal(r.WouldGate, []string{"n4"}) ||
+		!strings.Contains(r.Status.Message, "namespace team is not among the manager's --privileged-namespaces") {
 		t.Errorf("namespace: %v, %+v", r.WouldGate, r.Status)
 	}
 	in = gateWorld()
 	in.result(4, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	in.result(5, v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink)
 	in.CommNodes["n4"].Status.Facts.Origin = v1alpha1.OriginSimulated
-	if r := Decide(in); !slices.Equal(r.WouldGate, []string{"n4"}) || did(&r, in, 4) != "" || did(&r, in, 5) != "fail!" || !strings.Contains(r.Status.Message, "gating.simulated is Forbid: n4") {
+	if r := Decide(in); !slices.Equal(r.WouldGate, []string{"n4"}) || did(&r, in, 4) != "" ||
+		did(&r, in, 5) != "fail!" || !strings.Contains(r.Status.Message, "gating.simulated is Forbid: n4") {
 		t.Errorf("simulated: %v, %+v", r.WouldGate, r.Status)
 	}
 	in.Group.Spec.Gating.Simulated = v1alpha1.SimulatedAllow
@@ -454,8 +487,10 @@ func TestGatingTellsWhyItDoesNotMark(t *testing.T) {
 		t.Errorf("simulated, allowed: %v, %+v", r.WouldGate, r.Status)
 	}
 	in = gateWorld()
-	in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"}, Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
-	if r := Decide(in); !strings.Contains(r.Status.Message, "n0<->n4") || did(&r, in, 0) != "" || did(&r, in, 4) != "" || did(&r, in, 1) != "pass" {
+	in.spanOf(v1alpha1.VerdictFail, v1alpha1.Culprit{Node: "n0", Kind: "Pair", Pair: []string{"n0", "n4"},
+		Name: "n0<->n4", Reason: v1alpha1.ReasonSlowPair})
+	if r := Decide(in); !strings.Contains(r.Status.Message, "n0<->n4") || did(&r, in, 0) != "" ||
+		did(&r, in, 4) != "" || did(&r, in, 1) != "pass" {
 		t.Errorf("pair: %+v", r.Status)
 	}
 	in = gateWorld()

@@ -128,9 +128,11 @@ type condition struct {
 // (docs/decisions/0020).
 func conditionsOf(verdict v1alpha1.Verdict, message string) (validated, problem condition) {
 	if verdict == v1alpha1.VerdictPass {
-		return condition{corev1.ConditionTrue, v1alpha1.ReasonCommPassed, message}, condition{corev1.ConditionFalse, v1alpha1.ReasonCommPassed, message}
+		return condition{corev1.ConditionTrue, v1alpha1.ReasonCommPassed, message},
+			condition{corev1.ConditionFalse, v1alpha1.ReasonCommPassed, message}
 	}
-	return condition{corev1.ConditionFalse, v1alpha1.ReasonCommFailed, message}, condition{corev1.ConditionTrue, v1alpha1.ReasonCommFailed, message}
+	return condition{corev1.ConditionFalse, v1alpha1.ReasonCommFailed, message},
+		condition{corev1.ConditionTrue, v1alpha1.ReasonCommFailed, message}
 }
 
 // marksFor are the marks that follow from the statements: the node is failed while one group at least holds it so, and
@@ -163,7 +165,8 @@ func marksFor(statements map[string]Statement) marks {
 		return m
 	}
 	slices.Sort(named)
-	m.validated, m.problem = conditionsOf(verdict, clip.Head(strings.Join(slices.Compact(named), " "), conditionMessageBytes))
+	m.validated, m.problem = conditionsOf(verdict,
+		clip.Head(strings.Join(slices.Compact(named), " "), conditionMessageBytes))
 	return m
 }
 
@@ -179,7 +182,8 @@ func (s *Statement) said() string {
 	if s.Verdict == v1alpha1.VerdictPass {
 		return "Passed in CommGroup " + s.Group + ", run " + s.Run + "."
 	}
-	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s", s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), explain.Sentence(s.Message)))
+	return strings.TrimSpace(fmt.Sprintf("Failed in CommGroup %s, run %s: %s. %s",
+		s.Group, s.Run, cmp.Or(s.Reason, "no reason given"), explain.Sentence(s.Message)))
 }
 
 // marksOn are the marks that the Node carries now.
@@ -188,7 +192,8 @@ func marksOn(node *corev1.Node) marks {
 	for i := range node.Spec.Taints {
 		m.taint = m.taint || isMark(&node.Spec.Taints[i])
 	}
-	m.validated, m.problem = said(node, v1alpha1.NodeConditionCommValidated), said(node, v1alpha1.NodeConditionCommProblem)
+	m.validated, m.problem = said(node, v1alpha1.NodeConditionCommValidated),
+		said(node, v1alpha1.NodeConditionCommProblem)
 	return m
 }
 
@@ -230,7 +235,8 @@ func markAnnotations(annotations map[string]string) map[string]string {
 
 // Changed says whether a Node's statements, exemption or marks differ: someone may have removed one by hand.
 func Changed(before, after *corev1.Node) bool {
-	return !maps.Equal(markAnnotations(before.Annotations), markAnnotations(after.Annotations)) || marksOn(before) != marksOn(after)
+	return !maps.Equal(markAnnotations(before.Annotations), markAnnotations(after.Annotations)) ||
+		marksOn(before) != marksOn(after)
 }
 
 // Keep drops of a Node's annotations and conditions all that gating does not look at.
@@ -238,7 +244,8 @@ func Keep(node *corev1.Node) {
 	node.Annotations = markAnnotations(node.Annotations)
 	var kept []corev1.NodeCondition
 	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == v1alpha1.NodeConditionCommValidated || c.Type == v1alpha1.NodeConditionCommProblem {
+		if c := &node.Status.Conditions[i]; c.Type == v1alpha1.NodeConditionCommValidated ||
+			c.Type == v1alpha1.NodeConditionCommProblem {
 			kept = append(kept, *c)
 		}
 	}

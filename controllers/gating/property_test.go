@@ -36,7 +36,8 @@ func TestGatingInvariants(t *testing.T) {
 		groups[1].Group.Name, groups[1].Group.UID = "h", "uid-h"
 		nodes := groups[0].Nodes
 		for i := range nodes {
-			nodes[i].Spec.Taints = []corev1.Taint{{Key: "example.com/theirs", Value: fmt.Sprint(i), Effect: corev1.TaintEffectNoExecute}}
+			nodes[i].Spec.Taints = []corev1.Taint{{Key: "example.com/theirs", Value: fmt.Sprint(i),
+				Effect: corev1.TaintEffectNoExecute}}
 		}
 		groups[1].Nodes = nodes // both see the same
 		for step := range 150 {
@@ -63,8 +64,10 @@ func randomGatingEvent(rng *rand.Rand, in *Input) {
 	o := &in.Outcomes[i]
 	switch rng.IntN(18) {
 	case 0, 1, 2, 3:
-		verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped}
-		in.result(i, verdicts[rng.IntN(len(verdicts))], []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
+		verdicts := []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictPass, v1alpha1.VerdictFail,
+			v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped}
+		in.result(i, verdicts[rng.IntN(len(verdicts))],
+			[]string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonWrongData}[rng.IntN(2)])
 		o.Stale = false
 		in.CommTasks[node.Name].Spec.NodeUID = string(node.UID)
 		in.CommTasks[node.Name].Spec.Run.Platform = nodefacts.PlatformOf(in.CommNodes[node.Name].Status.Facts)
@@ -83,21 +86,26 @@ func randomGatingEvent(rng *rand.Rand, in *Input) {
 			in.exempt(i)
 		}
 	case 8:
-		if k := slices.IndexFunc(in.Members, func(m decision.Member) bool { return m.Name == node.Name }); k >= 0 && rng.IntN(2) == 0 {
+		if k := slices.IndexFunc(in.Members, func(m decision.Member) bool { return m.Name == node.Name }); k >= 0 &&
+			rng.IntN(2) == 0 {
 			in.Members = slices.Delete(slices.Clone(in.Members), k, k+1)
 		} else if k < 0 {
 			in.Members = append(in.Members, decision.Member{Name: node.Name, Node: node})
 		}
 	case 9:
-		in.Run.Phase = []v1alpha1.RunPhase{v1alpha1.RunPhaseRunning, v1alpha1.RunPhaseFinished, v1alpha1.RunPhaseFinished}[rng.IntN(3)]
+		in.Run.Phase = []v1alpha1.RunPhase{v1alpha1.RunPhaseRunning, v1alpha1.RunPhaseFinished,
+			v1alpha1.RunPhaseFinished}[rng.IntN(3)]
 	case 10:
-		in.Group.Spec.Gating.Mode = []v1alpha1.GatingMode{v1alpha1.GatingOff, v1alpha1.GatingDryRun, v1alpha1.GatingEnforce, v1alpha1.GatingEnforce, v1alpha1.GatingEnforce}[rng.IntN(5)]
+		in.Group.Spec.Gating.Mode = []v1alpha1.GatingMode{v1alpha1.GatingOff, v1alpha1.GatingDryRun,
+			v1alpha1.GatingEnforce, v1alpha1.GatingEnforce, v1alpha1.GatingEnforce}[rng.IntN(5)]
 	case 11:
 		in.Group.Spec.Gating.Actions = testkit.EveryAction[rng.IntN(3):]
 	case 12:
 		in.Group.Spec.Gating.MaxPercent = ptr.To(10 * rng.Int32N(8))
 	case 13:
-		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return isMark(&t) })
+		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
+			return isMark(&t)
+		})
 		delete(node.Labels, v1alpha1.LabelCommValidated)
 	case 14:
 		for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
@@ -152,15 +160,18 @@ func stepGatingAndCheck(t *testing.T, where string, in *Input, seen map[string]i
 		case !was && is && before.Annotations[key] != "{":
 			added++
 			seen["gated"]++
-			if o.Verdict != v1alpha1.VerdictFail || o.Stale || exempt(before.Annotations) || in.Group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.Privileged) == 0 {
+			if o.Verdict != v1alpha1.VerdictFail || o.Stale || exempt(before.Annotations) ||
+				in.Group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.Privileged) == 0 {
 				t.Errorf("%s: node %s is gated with %+v", where, m.Node.Name, o)
 			}
 		case was && !is:
 			seen["ungated"]++
 			passed := o.Verdict == v1alpha1.VerdictPass && !o.Stale && in.Run.Phase == v1alpha1.RunPhaseFinished
 			s := Statements(before.Annotations)[key]
-			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) || in.Group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.Privileged) == 0 ||
-				!slices.ContainsFunc(in.Members, func(m decision.Member) bool { return m.Name == before.Name }) || gpusReplaced(s.GPUs, in.CommNodes[before.Name], in.Now)
+			may := passed || exempt(before.Annotations) || s.NodeUID != string(before.UID) ||
+				in.Group.Spec.Gating.Mode != v1alpha1.GatingEnforce || len(in.Privileged) == 0 ||
+				!slices.ContainsFunc(in.Members, func(m decision.Member) bool { return m.Name == before.Name }) ||
+				gpusReplaced(s.GPUs, in.CommNodes[before.Name], in.Now)
 			if !may {
 				t.Errorf("%s: node %s is no longer gated (%s) with %+v", where, m.Node.Name, m.Why, o)
 			}
@@ -175,7 +186,8 @@ func stepGatingAndCheck(t *testing.T, where string, in *Input, seen map[string]i
 		if got, want := marksOn(after), marksFor(Statements(after.Annotations)); got != want {
 			t.Errorf("%s: node %s has %+v, its statements ask for %+v", where, m.Node.Name, got, want)
 		}
-		if fails := Statements(after.Annotations); len(fails) == 2 && marksOn(after).validated.status == corev1.ConditionFalse {
+		if fails := Statements(after.Annotations); len(fails) == 2 &&
+			marksOn(after).validated.status == corev1.ConditionFalse {
 			seen["held by both"]++
 		}
 		in.Nodes[i] = *after
@@ -201,14 +213,16 @@ func stepGatingAndCheck(t *testing.T, where string, in *Input, seen map[string]i
 			}
 		}
 		if added > 0 && (s.Breaker == "Open" || total > limit) {
-			t.Errorf("%s: %d added makes %d, at most %d of %d, breaker %s", where, added, total, limit, len(in.Members), s.Breaker)
+			t.Errorf("%s: %d added makes %d, at most %d of %d, breaker %s",
+				where, added, total, limit, len(in.Members), s.Breaker)
 		}
 	}
 	in.Group.Status.Gating = r.Status
 	if again := Decide(in); len(again.Marks) > 0 {
 		// A statement of a Node that was replaced goes first; what the new one showed follows.
 		for _, m := range again.Marks {
-			if i := slices.IndexFunc(r.Marks, func(x Mark) bool { return x.Node.Name == m.Node.Name }); i < 0 || r.Marks[i].Statement != nil {
+			if i := slices.IndexFunc(r.Marks, func(x Mark) bool { return x.Node.Name == m.Node.Name }); i < 0 ||
+				r.Marks[i].Statement != nil {
 				t.Errorf("%s: a second look writes to %s: %+v", where, m.Node.Name, m.Statement)
 			}
 		}

@@ -32,7 +32,8 @@ func TestRemediationOfBadNodesOnly(t *testing.T) {
 		s := testStatement(verdict, "a/g", actions...)
 		return s.String()
 	}
-	fails, passes := text(v1alpha1.VerdictFail, v1alpha1.GatingCondition), text(v1alpha1.VerdictPass, v1alpha1.GatingCondition)
+	fails, passes := text(v1alpha1.VerdictFail, v1alpha1.GatingCondition),
+		text(v1alpha1.VerdictPass, v1alpha1.GatingCondition)
 	now := testkit.Now
 	node := testkit.Node("n", nil)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -50,7 +51,8 @@ func TestRemediationOfBadNodesOnly(t *testing.T) {
 		{"passed again", map[string]string{Key("a"): passes}, false, true},
 		{"failed by another group", map[string]string{Key("b"): fails}, true, false},
 		{"the groups are gone", map[string]string{Key("a"): "", Key("b"): ""}, false, false},
-		{"failed by a group that only taints", map[string]string{Key("a"): text(v1alpha1.VerdictFail, v1alpha1.GatingTaint)}, false, false},
+		{"failed by a group that only taints",
+			map[string]string{Key("a"): text(v1alpha1.VerdictFail, v1alpha1.GatingTaint)}, false, false},
 	} {
 		now = now.Add(time.Minute)
 		is = marked(t, is, step.statements, now)
@@ -69,7 +71,9 @@ func TestConditionOfAnOlderRelease(t *testing.T) {
 	node := testkit.Node("n", nil)
 	is := marked(t, &node, map[string]string{Key("a"): s.String()}, testkit.Now)
 	before := is.DeepCopy()
-	is.Status.Conditions = slices.DeleteFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeConditionCommProblem })
+	is.Status.Conditions = slices.DeleteFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == v1alpha1.NodeConditionCommProblem
+	})
 	if !Changed(before, is) {
 		t.Error("a condition that was taken off by hand is no change")
 	}
@@ -78,8 +82,10 @@ func TestConditionOfAnOlderRelease(t *testing.T) {
 		t.Fatalf("the sweep writes %v", writes)
 	}
 	again := marked(t, is, nil, testkit.Now.Add(time.Hour))
-	want, got := conditionOn(again, v1alpha1.NodeConditionCommValidated), conditionOn(again, v1alpha1.NodeConditionCommProblem)
-	if got == nil || got.Status != corev1.ConditionTrue || got.Reason != want.Reason || got.Message != want.Message || !want.LastTransitionTime.Time.Equal(testkit.Now) {
+	want, got := conditionOn(again, v1alpha1.NodeConditionCommValidated),
+		conditionOn(again, v1alpha1.NodeConditionCommProblem)
+	if got == nil || got.Status != corev1.ConditionTrue || got.Reason != want.Reason || got.Message != want.Message ||
+		!want.LastTransitionTime.Time.Equal(testkit.Now) {
 		t.Errorf("%+v beside %+v", got, want)
 	}
 }

@@ -29,17 +29,20 @@ func (g *look) status(open bool) *v1alpha1.GatingStatus {
 		s.Breaker = breakerOpen
 		parts = append(parts, g.breakerMessage())
 	case g.dry() && n > maxNamedNodes:
-		parts = append(parts, fmt.Sprintf("Enforce would gate %d nodes, of which status.wouldGate names %d.", n, maxNamedNodes))
+		parts = append(parts,
+			fmt.Sprintf("Enforce would gate %d nodes, of which status.wouldGate names %d.", n, maxNamedNodes))
 	}
 	if len(g.simulated) > 0 {
-		parts = append(parts, fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", explain.Names(g.simulated, 3)))
+		parts = append(parts,
+			fmt.Sprintf("Failed in the simulator, and gating.simulated is Forbid: %s.", explain.Names(g.simulated, 3)))
 	}
 	if len(g.pairs) > 0 {
 		var names []string
 		for i := range g.pairs {
 			names = append(names, g.pairs[i].Name)
 		}
-		parts = append(parts, fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", explain.Names(names, 2)))
+		parts = append(parts,
+			fmt.Sprintf("Bad only together, so that neither node is gated for it: %s.", explain.Names(names, 2)))
 	}
 	if len(g.exempted) > 0 {
 		parts = append(parts, fmt.Sprintf("Failed and exempt by annotation: %s.", explain.Names(g.exempted, 3)))

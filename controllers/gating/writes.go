@@ -96,7 +96,8 @@ func taintsWith(taints []corev1.Taint, wanted bool, now time.Time) []corev1.Tain
 		}
 	}
 	if wanted {
-		out = append(out, corev1.Taint{Key: v1alpha1.TaintCommFailed, Effect: corev1.TaintEffectNoSchedule, TimeAdded: decision.Stamp(now)})
+		out = append(out, corev1.Taint{Key: v1alpha1.TaintCommFailed, Effect: corev1.TaintEffectNoSchedule,
+			TimeAdded: decision.Stamp(now)})
 	}
 	return out
 }

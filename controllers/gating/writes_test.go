@@ -57,7 +57,8 @@ func TestOtherActionsAreWritten(t *testing.T) {
 	in.holds(t, 0, v1alpha1.VerdictFail)
 	in.Group.Spec.Gating.Actions = []v1alpha1.GatingAction{v1alpha1.GatingTaint, v1alpha1.GatingCondition}
 	r := Decide(in)
-	if did(&r, in, 0) != "fail" || !slices.Equal(r.Marks[0].Statement.Actions, []v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingTaint}) {
+	if did(&r, in, 0) != "fail" || !slices.Equal(r.Marks[0].Statement.Actions,
+		[]v1alpha1.GatingAction{v1alpha1.GatingCondition, v1alpha1.GatingTaint}) {
 		t.Fatalf("%+v", r.Marks)
 	}
 }

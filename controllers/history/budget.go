@@ -65,7 +65,9 @@ func Estimate(spec *v1alpha1.CommGroupSpec, history []v1alpha1.RunSummary, nodes
 	}
 	// The deadline is what a run never takes when all is well.
 	perNode := max(1, int64(spec.Run.NodeDeadlineSeconds)/600) * int64(spec.RanksPerNode)
-	return perNode * int64(nodes), fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet", units.Counted(nodes, "node"))
+	return perNode * int64(nodes),
+		fmt.Sprintf("a tenth of run.nodeDeadlineSeconds for each of %s, since no run of all members has ended yet",
+			units.Counted(nodes, "node"))
 }
 
 // selectedIn is the number of members in "passed/selected"; zero where it is not one.

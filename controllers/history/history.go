@@ -20,8 +20,8 @@ import (
 const (
 	// MaxRuns is how many runs status.history holds.
 	MaxRuns = 10
-	// KeptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what the
-	// trend and the budget's estimate rest on.
+	// KeptWhole of them, the newest that measured all members, stay whatever runs of some nodes follow: they are what
+	// the trend and the budget's estimate rest on.
 	KeptWhole = 5
 	// minTrendRuns is how many runs it takes to see a direction.
 	minTrendRuns = 3
@@ -89,7 +89,8 @@ func leastWanted(history []v1alpha1.RunSummary) int {
 func summaryOf(status *state.Status, end *End) v1alpha1.RunSummary {
 	run := end.Run
 	held, nodes := end.Held()
-	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger, Verdict: run.Verdict, Reason: clip.Head(end.Reason, 64),
+	out := v1alpha1.RunSummary{ID: run.ID, Trigger: run.Trigger,
+		Verdict: run.Verdict, Reason: clip.Head(end.Reason, 64),
 		StartTime: run.StartTime, FinishTime: run.FinishTime, GPUMinutes: (held + 59) / 60, MeasuredNodes: nodes}
 	if run.Phase == v1alpha1.RunPhaseAborted {
 		return out
@@ -120,7 +121,8 @@ func GroupFigure(span *v1alpha1.SpanStatus) (mbps *int64, nodes int32) {
 	}
 	for i := range span.Results {
 		s := &span.Results[i]
-		if last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1; last >= 0 && s.Dimension == judge.DimensionGroup && s.Collective == v1alpha1.AllReduce {
+		if last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1; last >= 0 &&
+			s.Dimension == judge.DimensionGroup && s.Collective == v1alpha1.AllReduce {
 			return ptr.To(s.BusBandwidthMBps[last]), s.Nodes
 		}
 	}
@@ -144,7 +146,8 @@ func trend(history []v1alpha1.RunSummary) v1alpha1.Trend {
 
 // trendOver is the trend of one figure over the runs that measured the same as the newest, under the same baseline key.
 // It is the median slope over all pairs of runs, so that one odd run among several gives no direction.
-func trendOver(history []v1alpha1.RunSummary, figure func(*v1alpha1.RunSummary) (mbps *int64, what string)) v1alpha1.Trend {
+func trendOver(history []v1alpha1.RunSummary,
+	figure func(*v1alpha1.RunSummary) (mbps *int64, what string)) v1alpha1.Trend {
 	var values []int64 // the newest first
 	var key, newest string
 	for i := range history {

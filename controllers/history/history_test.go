@@ -21,30 +21,41 @@ func overNodes(history []v1alpha1.RunSummary, mbps ...int64) {
 }
 
 func TestTrend(t *testing.T) {
-	const rising, falling, stable, unknown = v1alpha1.TrendRising, v1alpha1.TrendFalling, v1alpha1.TrendStable, v1alpha1.TrendUnknown
+	const rising, falling, stable, unknown = v1alpha1.TrendRising, v1alpha1.TrendFalling, v1alpha1.TrendStable,
+		v1alpha1.TrendUnknown
 	for name, tc := range map[string]struct {
 		history []v1alpha1.RunSummary
 		change  func([]v1alpha1.RunSummary)
 		want    v1alpha1.Trend
 	}{
-		"none":                                   {testkit.PastRuns(), nil, unknown},
-		"two":                                    {testkit.PastRuns(100, 300), nil, unknown},
-		"three alike":                            {testkit.PastRuns(300, 301, 299), nil, stable},
-		"three that fall":                        {testkit.PastRuns(270, 285, 300), nil, falling},
-		"three that rise":                        {testkit.PastRuns(330, 315, 300), nil, rising},
-		"slow loss":                              {testkit.PastRuns(290, 292, 294, 296, 298, 300, 302, 304, 306, 308), nil, falling},
-		"loss within the noise":                  {testkit.PastRuns(297, 298, 299, 300, 301), nil, stable},
-		"one odd run in between":                 {testkit.PastRuns(300, 301, 120, 299, 300, 300), nil, stable},
-		"one odd run at the end":                 {testkit.PastRuns(150, 300, 301, 299, 300, 300), nil, stable},
-		"a step that stays":                      {testkit.PastRuns(200, 200, 200, 200, 300, 300, 300), nil, falling},
-		"not measured":                           {testkit.PastRuns(0, 270, 0, 300), nil, unknown},
-		"another key before":                     {testkit.PastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a" }, unknown},
-		"other sizes before":                     {testkit.PastRuns(300, 300, 100, 100, 100), func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
-		"of some nodes only":                     {testkit.PastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { h[1].Trigger = state.TriggerNodesChanged }, unknown},
-		"the group's falls":                      {testkit.PastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
-		"the group's rises":                      {testkit.PastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 400, 300, 200) }, rising},
-		"the group's falls while its nodes rise": {testkit.PastRuns(400, 350, 300), func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
-		"the group's is known alone":             {testkit.PastRuns(0, 0, 0), func(h []v1alpha1.RunSummary) { overNodes(h, 300, 300, 300) }, stable},
+		"none":            {testkit.PastRuns(), nil, unknown},
+		"two":             {testkit.PastRuns(100, 300), nil, unknown},
+		"three alike":     {testkit.PastRuns(300, 301, 299), nil, stable},
+		"three that fall": {testkit.PastRuns(270, 285, 300), nil, falling},
+		"three that rise": {testkit.PastRuns(330, 315, 300), nil, rising},
+		"slow loss": {testkit.PastRuns(290, 292, 294, 296, 298, 300, 302, 304, 306, 308),
+			nil, falling},
+		"loss within the noise":  {testkit.PastRuns(297, 298, 299, 300, 301), nil, stable},
+		"one odd run in between": {testkit.PastRuns(300, 301, 120, 299, 300, 300), nil, stable},
+		"one odd run at the end": {testkit.PastRuns(150, 300, 301, 299, 300, 300), nil, stable},
+		"a step that stays":      {testkit.PastRuns(200, 200, 200, 200, 300, 300, 300), nil, falling},
+		"not measured":           {testkit.PastRuns(0, 270, 0, 300), nil, unknown},
+		"another key before": {testkit.PastRuns(300, 300, 100, 100, 100),
+			func(h []v1alpha1.RunSummary) {
+				h[2].BaselineKey, h[3].BaselineKey, h[4].BaselineKey = "a", "a", "a"
+			}, unknown},
+		"other sizes before": {testkit.PastRuns(300, 300, 100, 100, 100),
+			func(h []v1alpha1.RunSummary) { h[2].Headline, h[3].Headline, h[4].Headline = "a", "a", "a" }, unknown},
+		"of some nodes only": {testkit.PastRuns(300, 300, 300),
+			func(h []v1alpha1.RunSummary) { h[1].Trigger = state.TriggerNodesChanged }, unknown},
+		"the group's falls": {testkit.PastRuns(300, 300, 300),
+			func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
+		"the group's rises": {testkit.PastRuns(300, 300, 300),
+			func(h []v1alpha1.RunSummary) { overNodes(h, 400, 300, 200) }, rising},
+		"the group's falls while its nodes rise": {testkit.PastRuns(400, 350, 300),
+			func(h []v1alpha1.RunSummary) { overNodes(h, 200, 300, 400) }, falling},
+		"the group's is known alone": {testkit.PastRuns(0, 0, 0),
+			func(h []v1alpha1.RunSummary) { overNodes(h, 300, 300, 300) }, stable},
 		"the group's on fewer nodes": {testkit.PastRuns(300, 300, 300), func(h []v1alpha1.RunSummary) {
 			overNodes(h, 200, 300, 400)
 			h[1].GroupNodes = 7
@@ -69,7 +80,8 @@ func TestHistoryOrder(t *testing.T) {
 		newest := int64(0)
 		for range 60 {
 			number := max(1, newest+int64(rng.IntN(5))-2) // also old ones, and the same again
-			one := v1alpha1.RunSummary{ID: fmt.Sprintf("%d-%d", 1+rng.IntN(3), number), GPUMinutes: int64(rng.IntN(100))}
+			one := v1alpha1.RunSummary{ID: fmt.Sprintf("%d-%d", 1+rng.IntN(3), number),
+				GPUMinutes: int64(rng.IntN(100))}
 			before := history
 			history = with(history, one)
 			if number > newest {

@@ -39,7 +39,8 @@ func PlaceOfMembers(outcomes []Outcome, transport string) Place {
 		models, partitions = append(models, outcomes[i].Kind.GPUModel), append(partitions, outcomes[i].Kind.Partition)
 		flavors, imitated = append(flavors, flavor), append(imitated, imitates)
 	}
-	return Place{model: common(models), partition: common(partitions), flavor: common(flavors), imitates: common(imitated), transport: transport}
+	return Place{model: common(models), partition: common(partitions), flavor: common(flavors),
+		imitates: common(imitated), transport: transport}
 }
 
 // common is the value that all have; empty where one of them is not known, nodefacts.Mixed where they differ.
@@ -56,7 +57,8 @@ func common(values []string) string {
 }
 
 func (p Place) of(s *v1alpha1.SpanResultSeries) reference.Place {
-	at := reference.Place{Model: p.model, Partition: p.partition, Ranks: int(s.Ranks), Nodes: int(s.Nodes), Flavor: rcclx.Flavor(p.flavor), Imitates: rcclx.Flavor(p.imitates)}
+	at := reference.Place{Model: p.model, Partition: p.partition, Ranks: int(s.Ranks), Nodes: int(s.Nodes),
+		Flavor: rcclx.Flavor(p.flavor), Imitates: rcclx.Flavor(p.imitates)}
 	if t := cmp.Or(s.Transport, p.transport); t != TransportUnknown {
 		at.Transport = t // a dimension of the mesh may have taken another way than the group
 	}
@@ -66,7 +68,8 @@ func (p Place) of(s *v1alpha1.SpanResultSeries) reference.Place {
 // SpanChecks holds the results over several nodes against the thresholds with span Group and against the references. Of
 // a dimension of the mesh the slowest communicator counts, and only thresholds that name its ranks or nodes hold for
 // it. The worst checks come first. A step is slow where checks.Of finds an enforced one that is not met.
-func SpanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries, place Place) []v1alpha1.PerformanceCheck {
+func SpanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries,
+	place Place) []v1alpha1.PerformanceCheck {
 	var dimensions []string
 	for i := range series {
 		if !slices.Contains(dimensions, series[i].Dimension) {
@@ -80,7 +83,8 @@ func SpanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries
 	}
 	var out []v1alpha1.PerformanceCheck
 	for _, d := range dimensions {
-		in := reference.Input{Thresholds: thresholds, References: checks.Mode(spec.Benchmark.References), Part: d != DimensionGroup, Symptom: reference.Symptom{Env: env}}
+		in := reference.Input{Thresholds: thresholds, References: checks.Mode(spec.Benchmark.References),
+			Part: d != DimensionGroup, Symptom: reference.Symptom{Env: env}}
 		slowest := ""
 		for i := range series {
 			s := &series[i]
@@ -103,7 +107,8 @@ func SpanChecks(spec *v1alpha1.CommGroupSpec, series []v1alpha1.SpanResultSeries
 func spanMeasurements(s *v1alpha1.SpanResultSeries) []reference.Measurement {
 	var out []reference.Measurement
 	for i, size := range s.SizeBytes {
-		m := reference.Measurement{Key: reference.Key{Collective: rcclx.Collective(s.Collective), Datatype: rcclx.Datatype(s.Datatype), Placement: rcclx.Placement(s.Placement), SizeBytes: size}}
+		m := reference.Measurement{Key: reference.Key{Collective: rcclx.Collective(s.Collective),
+			Datatype: rcclx.Datatype(s.Datatype), Placement: rcclx.Placement(s.Placement), SizeBytes: size}}
 		if i < len(s.MinBusBandwidthMBps) {
 			m.MedianMBps = s.MinBusBandwidthMBps[i]
 		}

@@ -15,8 +15,10 @@ import (
 
 // acceptanceSeries is what AMD's mark for two nodes is of.
 func acceptanceSeries(mbps int64) v1alpha1.SpanResultSeries {
-	return v1alpha1.SpanResultSeries{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.Float32, Placement: v1alpha1.InPlace, Communicators: 1, Ranks: 16, Nodes: 2,
-		SizeBytes: []int64{1 << 20, 8 << 30}, LatencyNanoseconds: []int64{1, 1}, BusBandwidthMBps: []int64{1000, mbps}, MinBusBandwidthMBps: []int64{1000, mbps}}
+	return v1alpha1.SpanResultSeries{Dimension: "group", Collective: v1alpha1.AllReduce,
+		Datatype: v1alpha1.Float32, Placement: v1alpha1.InPlace, Communicators: 1, Ranks: 16, Nodes: 2,
+		SizeBytes: []int64{1 << 20, 8 << 30}, LatencyNanoseconds: []int64{1, 1}, BusBandwidthMBps: []int64{1000, mbps},
+		MinBusBandwidthMBps: []int64{1000, mbps}}
 }
 
 var twoNodes = Place{model: "MI300X", partition: "SPX/NPS1", flavor: "rccl", transport: "RDMA"}
@@ -25,7 +27,9 @@ func TestSpanChecks(t *testing.T) {
 	threshold := func(change func(*v1alpha1.Threshold)) func(*v1alpha1.CommGroupSpec) {
 		return func(s *v1alpha1.CommGroupSpec) {
 			s.Benchmark.References = v1alpha1.JudgingOff
-			th := v1alpha1.Threshold{Span: v1alpha1.SpanGroup, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.Float32, Placement: v1alpha1.InPlace, SizeBytes: 8 << 30, MinBusBandwidthMBps: ptr.To(int64(310_000))}
+			th := v1alpha1.Threshold{Span: v1alpha1.SpanGroup, Collective: v1alpha1.AllReduce,
+				Datatype: v1alpha1.Float32, Placement: v1alpha1.InPlace, SizeBytes: 8 << 30,
+				MinBusBandwidthMBps: ptr.To(int64(310_000))}
 			if change != nil {
 				change(&th)
 			}
@@ -43,20 +47,33 @@ func TestSpanChecks(t *testing.T) {
 	}{
 		{"reference reached", 304_000, nil, nil, false, false, "amd-acceptance-mi300x-2-nodes"},
 		{"reference missed", 303_999, nil, nil, true, false, "amd-acceptance-mi300x-2-nodes"},
-		{"reference missed, reported", 200_000, func(s *v1alpha1.CommGroupSpec) { s.Benchmark.References = v1alpha1.JudgingReport }, nil, false, false, "amd-acceptance-mi300x-2-nodes"},
-		{"over TCP there is no reference", 20_000, nil, func(p *Place) { p.transport = "TCP" }, false, false, "transport TCP instead of RDMA"},
-		{"transport unknown", 20_000, nil, func(p *Place) { p.transport = "Unknown" }, false, false, "transport unknown instead of RDMA"},
-		{"mixed models", 20_000, nil, func(p *Place) { p.model = nodefacts.Mixed }, false, false, "no built-in reference is known for mixed"},
+		{"reference missed, reported", 200_000, func(s *v1alpha1.CommGroupSpec) {
+			s.Benchmark.References = v1alpha1.JudgingReport
+		}, nil, false, false, "amd-acceptance-mi300x-2-nodes"},
+		{"over TCP there is no reference", 20_000, nil, func(p *Place) { p.transport = "TCP" }, false, false,
+			"transport TCP instead of RDMA"},
+		{"transport unknown", 20_000, nil, func(p *Place) { p.transport = "Unknown" }, false, false,
+			"transport unknown instead of RDMA"},
+		{"mixed models", 20_000, nil, func(p *Place) { p.model = nodefacts.Mixed }, false, false,
+			"no built-in reference is known for mixed"},
 		{"threshold missed", 305_000, threshold(nil), nil, true, false, "spec"},
-		{"threshold of a node's run", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Span = "" }), nil, false, false, ""},
-		{"threshold for TCP", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Transport = "TCP" }), nil, false, false, "transport TCP, and this is RDMA"},
-		{"threshold for RDMA, transport unknown", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Transport = "RDMA" }), func(p *Place) { p.transport = "Unknown" }, false, true, "not known"},
-		{"threshold for other ranks", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Ranks = ptr.To(int32(32)) }), nil, false, false, "32 ranks, and these are 16"},
-		{"slowest repeat, of which only medians are kept", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Statistic = v1alpha1.StatisticMin }), nil, false, true, "only medians are kept"},
+		{"threshold of a node's run", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Span = "" }), nil,
+			false, false, ""},
+		{"threshold for TCP", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Transport = "TCP" }), nil, false,
+			false, "transport TCP, and this is RDMA"},
+		{"threshold for RDMA, transport unknown", 305_000, threshold(func(th *v1alpha1.Threshold) {
+			th.Transport = "RDMA"
+		}), func(p *Place) { p.transport = "Unknown" }, false, true, "not known"},
+		{"threshold for other ranks", 305_000, threshold(func(th *v1alpha1.Threshold) { th.Ranks = ptr.To(int32(32)) }),
+			nil, false, false, "32 ranks, and these are 16"},
+		{"slowest repeat, of which only medians are kept", 305_000, threshold(func(th *v1alpha1.Threshold) {
+			th.Statistic = v1alpha1.StatisticMin
+		}), nil, false, true, "only medians are kept"},
 		{"percent of the reference", 304_000, threshold(func(th *v1alpha1.Threshold) {
 			th.MinBusBandwidthMBps, th.MinPercentOfReference = nil, ptr.To(int32(101))
 		}), nil, true, false, "101 % of amd-acceptance-mi300x-2-nodes"},
-		{"a size that was not measured", 304_000, threshold(func(th *v1alpha1.Threshold) { th.SizeBytes = 3 }), nil, false, true, "1048576, 8589934592"},
+		{"a size that was not measured", 304_000, threshold(func(th *v1alpha1.Threshold) { th.SizeBytes = 3 }), nil,
+			false, true, "1048576, 8589934592"},
 	} {
 		spec, place := testkit.Group().Spec, twoNodes
 		if tc.spec != nil {
@@ -84,8 +101,10 @@ func TestSpanChecks(t *testing.T) {
 // communicator counts.
 func TestMeshThresholds(t *testing.T) {
 	mesh := acceptanceSeries(400_000)
-	mesh.Dimension, mesh.Communicators, mesh.Ranks, mesh.Nodes, mesh.Slowest, mesh.MinBusBandwidthMBps = "tp", 2, 8, 1, "tp/1", []int64{1, 250_000}
-	th := v1alpha1.Threshold{Span: v1alpha1.SpanGroup, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.Float32, Placement: v1alpha1.InPlace, SizeBytes: 8 << 30, MinBusBandwidthMBps: ptr.To(int64(300_000))}
+	mesh.Dimension, mesh.Communicators, mesh.Ranks, mesh.Nodes, mesh.Slowest, mesh.MinBusBandwidthMBps = "tp", 2, 8, 1,
+		"tp/1", []int64{1, 250_000}
+	th := v1alpha1.Threshold{Span: v1alpha1.SpanGroup, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.Float32,
+		Placement: v1alpha1.InPlace, SizeBytes: 8 << 30, MinBusBandwidthMBps: ptr.To(int64(300_000))}
 	spec := testkit.Group().Spec
 	spec.Benchmark.Thresholds = []v1alpha1.Threshold{th}
 	series := []v1alpha1.SpanResultSeries{acceptanceSeries(350_000), mesh}
@@ -101,7 +120,8 @@ func TestMeshThresholds(t *testing.T) {
 
 func TestPlaceOfMembers(t *testing.T) {
 	member := func(name, model, partition, flavor string) Outcome {
-		return Outcome{Node: name, Kind: Kind{GPUModel: model, Partition: partition}, Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}
+		return Outcome{Node: name, Kind: Kind{GPUModel: model, Partition: partition},
+			Report: &v1alpha1.NodeRunStatus{Library: &v1alpha1.LibraryFacts{Flavor: flavor}}}
 	}
 	a, b := member("a", "MI300X", "SPX/NPS1", "rccl"), member("b", "MI300X", "unknown", "rcclx-dev")
 	if got := PlaceOfMembers([]Outcome{a}, "RDMA"); got != (Place{"MI300X", "SPX/NPS1", "rccl", "", "RDMA"}) {
@@ -126,14 +146,19 @@ func TestAggregateChecks(t *testing.T) {
 			if percent < 100 {
 				state = v1alpha1.CheckNotMet
 			}
-			own = append(own, v1alpha1.PerformanceCheck{Source: "spec", Measurement: fmt.Sprintf("m%d, median; 2 repeats of %d to 9 MB/s", k, i), State: state, Mode: v1alpha1.JudgingEnforce, Percent: &percent})
+			own = append(own, v1alpha1.PerformanceCheck{Source: "spec",
+				Measurement: fmt.Sprintf("m%d, median; 2 repeats of %d to 9 MB/s", k, i), State: state,
+				Mode: v1alpha1.JudgingEnforce, Percent: &percent})
 		}
-		outcomes = append(outcomes, Outcome{Node: fmt.Sprintf("n%02d", i), Report: &v1alpha1.NodeRunStatus{Checks: own}})
+		outcomes = append(outcomes,
+			Outcome{Node: fmt.Sprintf("n%02d", i), Report: &v1alpha1.NodeRunStatus{Checks: own}})
 	}
 	outcomes = append(outcomes, Outcome{Node: "silent"})
-	open := v1alpha1.PerformanceCheck{Source: "baseline", Measurement: "b", State: v1alpha1.CheckNotMeasured, Mode: v1alpha1.JudgingReport}
+	open := v1alpha1.PerformanceCheck{Source: "baseline", Measurement: "b", State: v1alpha1.CheckNotMeasured,
+		Mode: v1alpha1.JudgingReport}
 	got := AggregateChecks(outcomes, []v1alpha1.PerformanceCheck{open})
-	if len(got) != 4 || got[0].Node != "n00" || *got[0].Percent != 90 || *got[1].Percent != 95 || got[2].Source != "baseline" || got[3].State != v1alpha1.CheckMet || got[3].Node != "n00" {
+	if len(got) != 4 || got[0].Node != "n00" || *got[0].Percent != 90 || *got[1].Percent != 95 ||
+		got[2].Source != "baseline" || got[3].State != v1alpha1.CheckMet || got[3].Node != "n00" {
 		t.Errorf("%+v", got)
 	}
 	many := make([]v1alpha1.PerformanceCheck, 50)

@@ -24,7 +24,8 @@ type Kind struct {
 }
 
 func (k Kind) String() string {
-	return fmt.Sprintf("%s with %s", strings.TrimSpace(cmp.Or(k.GPUModel, "an unknown GPU model")+" "+k.Partition), units.Counted(int(k.Ranks), "rank"))
+	return fmt.Sprintf("%s with %s", strings.TrimSpace(cmp.Or(k.GPUModel, "an unknown GPU model")+" "+k.Partition),
+		units.Counted(int(k.Ranks), "rank"))
 }
 
 // point is a node's bandwidth at its largest size.
@@ -60,7 +61,9 @@ func AgainstMedian(out []Outcome, minPercent int32) {
 	}
 	worst := make(map[int]int64, 4) // by index of the node: its lowest share
 	for s, points := range all {
-		largest := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.sizeBytes, b.sizeBytes) }).sizeBytes
+		largest := slices.MaxFunc(points, func(a, b point) int {
+			return cmp.Compare(a.sizeBytes, b.sizeBytes)
+		}).sizeBytes
 		points = slices.DeleteFunc(points, func(p point) bool { return p.sizeBytes != largest })
 		median := medianOf(points)
 		if len(points) < minNodesForMedian || median <= 0 {
@@ -74,8 +77,9 @@ func AgainstMedian(out []Outcome, minPercent int32) {
 			}
 			percent := p.busBWMBps * 100 / median
 			before, seen := worst[p.index]
-			message := fmt.Sprintf("%s at %s: node %s reaches %s, %d %% of the members' median of %s; at least %d %% is expected. Compare its clocks, power cap and links with a good node's.",
-				s.key, units.Size(largest), o.Node, units.Bandwidth(p.busBWMBps), percent, units.Bandwidth(median), minPercent)
+			message := fmt.Sprintf("%s at %s: node %s reaches %s, %d %% of the members' median of %s; "+
+				"at least %d %% is expected. Compare its clocks, power cap and links with a good node's.", s.key,
+				units.Size(largest), o.Node, units.Bandwidth(p.busBWMBps), percent, units.Bandwidth(median), minPercent)
 			switch {
 			case seen && (percent > before || (percent == before && message >= o.Message)):
 			case seen || o.Verdict == v1alpha1.VerdictPass:
@@ -104,11 +108,14 @@ func uncomparedWords(outcomes []Outcome) string {
 		}
 	}
 	var kinds []string
-	for _, kind := range slices.SortedFunc(maps.Keys(count), func(a, b Kind) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, kind := range slices.SortedFunc(maps.Keys(count), func(a, b Kind) int {
+		return cmp.Compare(a.String(), b.String())
+	}) {
 		kinds = append(kinds, fmt.Sprintf("%d of %s", count[kind], kind))
 	}
 	if len(kinds) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Nodes were not compared with each other where fewer than %d are alike: %s.", minNodesForMedian, explain.Names(kinds, 3))
+	return fmt.Sprintf(" Nodes were not compared with each other where fewer than %d are alike: %s.",
+		minNodesForMedian, explain.Names(kinds, 3))
 }

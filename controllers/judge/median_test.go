@@ -97,7 +97,8 @@ func TestPassTellsWhoWasNotCompared(t *testing.T) {
 		want   string
 	}{
 		{[]string{"MI300X", "MI300X", "MI300X"}, ""},
-		{[]string{"MI300X", "MI300X"}, " Nodes were not compared with each other where fewer than 3 are alike: 2 of MI300X SPX/NPS1 with 8 ranks."},
+		{[]string{"MI300X", "MI300X"}, " Nodes were not compared with each other where fewer than 3 are alike: " +
+			"2 of MI300X SPX/NPS1 with 8 ranks."},
 		{[]string{"MI300X", "MI300X", "MI300X", "MI250X"}, ": 1 of MI250X SPX/NPS1 with 8 ranks."},
 	} {
 		var outcomes []Outcome
@@ -108,7 +109,8 @@ func TestPassTellsWhoWasNotCompared(t *testing.T) {
 		}
 		AgainstMedian(outcomes, 80)
 		run := &v1alpha1.GroupRunStatus{ID: "1-1", Verdict: v1alpha1.VerdictPass}
-		if got := Validated(run, outcomes, nil, "").Message; !strings.HasSuffix(got, tc.want) || strings.Contains(got, "compared") != (tc.want != "") {
+		if got := Validated(run, outcomes, nil, "").Message; !strings.HasSuffix(got, tc.want) ||
+			strings.Contains(got, "compared") != (tc.want != "") {
 			t.Errorf("%v: %q, want %q at its end", tc.models, got, tc.want)
 		}
 	}

@@ -94,8 +94,11 @@ func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 			}
 		}
 	}
-	variants := map[v1alpha1.Variant]int{v1alpha1.VariantBaseline: 0, v1alpha1.VariantDDA: 1, v1alpha1.VariantLowPrecision: 2}
-	slices.SortStableFunc(order, func(a, b runplan.Key) int { return cmp.Compare(variants[a.Variant], variants[b.Variant]) })
+	variants := map[v1alpha1.Variant]int{v1alpha1.VariantBaseline: 0, v1alpha1.VariantDDA: 1,
+		v1alpha1.VariantLowPrecision: 2}
+	slices.SortStableFunc(order, func(a, b runplan.Key) int {
+		return cmp.Compare(variants[a.Variant], variants[b.Variant])
+	})
 	if len(order) > MaxGroupSeries {
 		order = order[:MaxGroupSeries]
 	}
@@ -105,7 +108,8 @@ func AggregateResults(outcomes []Outcome) []v1alpha1.GroupResultSeries {
 		s := v1alpha1.GroupResultSeries{
 			Variant: key.Variant, Collective: key.Collective, Datatype: key.Datatype, Placement: key.Placement,
 			Nodes: int32(t.nodes), WrongElements: t.wrong, MaxRelativeErrorPPM: t.errPPM,
-			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{},
+			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{},
+			MinBusBandwidthMBps: []int64{},
 		}
 		sizes := slices.Sorted(maps.Keys(t.columns))
 		if len(sizes) > MaxSeriesSizes {
@@ -139,11 +143,12 @@ func Headline(results []v1alpha1.GroupResultSeries) *v1alpha1.Headline {
 	var found *v1alpha1.Headline
 	for _, r := range results {
 		last := len(r.SizeBytes) - 1
-		if last < 0 || r.Variant != v1alpha1.VariantBaseline || r.Collective != v1alpha1.AllReduce || found != nil && r.Placement == v1alpha1.InPlace {
+		if last < 0 || r.Variant != v1alpha1.VariantBaseline || r.Collective != v1alpha1.AllReduce ||
+			found != nil && r.Placement == v1alpha1.InPlace {
 			continue
 		}
-		found = &v1alpha1.Headline{Variant: r.Variant, Collective: r.Collective, Datatype: r.Datatype, Placement: r.Placement,
-			SizeBytes: r.SizeBytes[last], BusBandwidthMBps: r.BusBandwidthMBps[last]}
+		found = &v1alpha1.Headline{Variant: r.Variant, Collective: r.Collective, Datatype: r.Datatype,
+			Placement: r.Placement, SizeBytes: r.SizeBytes[last], BusBandwidthMBps: r.BusBandwidthMBps[last]}
 		if r.Placement != v1alpha1.InPlace {
 			break
 		}
@@ -184,10 +189,12 @@ func AggregateDataErrors(outcomes []Outcome) []v1alpha1.DataErrors {
 				}
 				at = len(out)
 				tables[k], cells[k] = at, map[cellKey]int{}
-				out = append(out, v1alpha1.DataErrors{Variant: k.variant, Datatype: k.datatype, Placement: k.placement, Data: k.data})
+				out = append(out,
+					v1alpha1.DataErrors{Variant: k.variant, Datatype: k.datatype, Placement: k.placement, Data: k.data})
 			}
 			t := &out[at]
-			for j := range min(len(e.Collectives), len(e.SizeBytes), len(e.MaxErrorPPM), len(e.MeanErrorPPM), len(e.CheckedElements)) {
+			for j := range min(len(e.Collectives), len(e.SizeBytes), len(e.MaxErrorPPM), len(e.MeanErrorPPM),
+				len(e.CheckedElements)) {
 				c := cellKey{e.Collectives[j], e.SizeBytes[j]}
 				n, there := cells[k][c]
 				if !there {
@@ -197,11 +204,13 @@ func AggregateDataErrors(outcomes []Outcome) []v1alpha1.DataErrors {
 					n = len(t.SizeBytes)
 					cells[k][c] = n
 					t.Collectives, t.SizeBytes = append(t.Collectives, c.collective), append(t.SizeBytes, c.sizeBytes)
-					for _, list := range []*[]int64{&t.MaxErrorPPM, &t.MeanErrorPPM, &t.CheckedElements, &t.NaNElements, &t.OverflowElements} {
+					for _, list := range []*[]int64{&t.MaxErrorPPM, &t.MeanErrorPPM, &t.CheckedElements, &t.NaNElements,
+						&t.OverflowElements} {
 						*list = append(*list, 0)
 					}
 				}
-				t.MaxErrorPPM[n], t.MeanErrorPPM[n] = max(t.MaxErrorPPM[n], e.MaxErrorPPM[j]), max(t.MeanErrorPPM[n], e.MeanErrorPPM[j])
+				t.MaxErrorPPM[n], t.MeanErrorPPM[n] = max(t.MaxErrorPPM[n], e.MaxErrorPPM[j]),
+					max(t.MeanErrorPPM[n], e.MeanErrorPPM[j])
 				t.CheckedElements[n] += e.CheckedElements[j]
 				if j < len(e.NaNElements) {
 					t.NaNElements[n] += e.NaNElements[j]

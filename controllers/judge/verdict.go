@@ -80,8 +80,8 @@ type Outcome struct {
 	Kind Kind
 	// SpeedNotJudged is the group's stage's: why its speed was held against nothing.
 	SpeedNotJudged v1alpha1.SpeedNotJudged
-	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the spec
-	// asks for it.
+	// Uncompared: the node passed by itself, and its bandwidth was held against that of no other node, although the
+	// spec asks for it.
 	Uncompared bool
 }
 
@@ -150,12 +150,16 @@ func Validated(run *v1alpha1.GroupRunStatus, outcomes []Outcome, span *Outcome, 
 	if run.Verdict == v1alpha1.VerdictPass && verdict == v1alpha1.VerdictPass {
 		if runs.Partial(run) {
 			return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
-				Message: fmt.Sprintf("All %d members passed: run %s measured those that had changed, and what the runs since number %d showed of the others still counts.%s", members, run.ID, runs.Since(run), uncomparedWords(outcomes))}
+				Message: fmt.Sprintf("All %d members passed: run %s measured those that had changed, "+
+					"and what the runs since number %d showed of the others still counts.%s",
+					members, run.ID, runs.Since(run), uncomparedWords(outcomes))}
 		}
 		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPassed,
-			Message: fmt.Sprintf("Run %s passed on %s%s.%s%s", run.ID, allMembers(members), over, notJudgedWords(span), uncomparedWords(outcomes))}
+			Message: fmt.Sprintf("Run %s passed on %s%s.%s%s",
+				run.ID, allMembers(members), over, notJudgedWords(span), uncomparedWords(outcomes))}
 	}
-	if names := StaleNodes(outcomes); len(names) > 0 && (decisive == nil || Rank(decisive.Verdict) < Rank(v1alpha1.VerdictError)) {
+	if names := StaleNodes(outcomes); len(names) > 0 &&
+		(decisive == nil || Rank(decisive.Verdict) < Rank(v1alpha1.VerdictError)) {
 		return resultsStale(outcomes, names, next)
 	}
 	if decisive == nil || decisive.Verdict == v1alpha1.VerdictPass {
@@ -212,14 +216,17 @@ func StaleNodes(outcomes []Outcome) []string {
 // resultsStale is Validated where results no longer count and nothing that still counts is bad.
 func resultsStale(outcomes []Outcome, names []string, next string) decision.Finding {
 	first := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Stale })
-	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale, Message: clip.Head(fmt.Sprintf("The results of %d of %d members no longer count: %s. %s %s",
-		len(names), len(outcomes), explain.Names(names, 5), explain.Sentence(explain.OfFirst(outcomes[first].Message, names)), next), 2048)}
+	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale,
+		Message: clip.Head(fmt.Sprintf("The results of %d of %d members no longer count: %s. %s %s",
+			len(names), len(outcomes), explain.Names(names, 5),
+			explain.Sentence(explain.OfFirst(outcomes[first].Message, names)), next), 2048)}
 }
 
 // ValidatedAgain is Validated while a run measures the nodes that changed. What is bad elsewhere stays the louder news.
 func ValidatedAgain(run *v1alpha1.GroupRunStatus, outcomes []Outcome) decision.Finding {
 	if verdict, decisive := GroupVerdict(outcomes, true); Rank(verdict) >= Rank(v1alpha1.VerdictError) {
-		return worstOf(fmt.Sprintf("Runs since number %d, of which %s goes on", runs.Since(run), run.ID), outcomes, decisive)
+		return worstOf(fmt.Sprintf("Runs since number %d, of which %s goes on", runs.Since(run), run.ID),
+			outcomes, decisive)
 	}
 	if names := StaleNodes(outcomes); len(names) > 0 {
 		return resultsStale(outcomes, names, fmt.Sprintf("Run %s is going on.", run.ID))
@@ -231,7 +238,8 @@ func ValidatedAgain(run *v1alpha1.GroupRunStatus, outcomes []Outcome) decision.F
 		}
 	}
 	return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResultsStale,
-		Message: fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their last run: %s.", run.ID, len(open), len(outcomes), explain.Names(open, 5))}
+		Message: fmt.Sprintf("Run %s measures %d of %d members again, which were rebooted or changed after their "+
+			"last run: %s.", run.ID, len(open), len(outcomes), explain.Names(open, 5))}
 }
 
 // GroupCulprits are the worst few over all nodes: what failed before what could not be measured, links and GPUs

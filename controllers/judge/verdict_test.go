@@ -7,7 +7,8 @@ import (
 )
 
 func TestGroupVerdict(t *testing.T) {
-	const p, f, i, e, s = v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictError, v1alpha1.VerdictSkipped
+	const p, f, i, e, s = v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive,
+		v1alpha1.VerdictError, v1alpha1.VerdictSkipped
 	for _, tc := range []struct {
 		verdicts  []v1alpha1.Verdict
 		unchanged bool
@@ -33,9 +34,11 @@ func TestGroupVerdict(t *testing.T) {
 }
 
 func reported(node string, busBWMBps int64) Outcome {
-	figures := []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+	figures := []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline,
+		Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 		SizeBytes: []int64{1024, 4096}, LatencyNanoseconds: []int64{10, 20}, BusBandwidthMBps: []int64{1, busBWMBps}}}
-	return Outcome{Node: node, Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: figures}, Figures: figures}
+	return Outcome{Node: node, Verdict: v1alpha1.VerdictPass, Report: &v1alpha1.NodeRunStatus{Results: figures},
+		Figures: figures}
 }
 
 func TestMedian(t *testing.T) {

@@ -147,7 +147,9 @@ func TaintRemark(members ...decision.Member) string {
 		}
 		for _, taint := range m.Node.Spec.Taints {
 			if taint.Key == v1alpha1.TaintCommFailed || taint.Key == v1alpha1.TaintReadiness {
-				return fmt.Sprintf(" Node %s has the taint %s: a device plugin that does not tolerate it never starts there (docs/gating.md has what must).", m.Name, taint.Key)
+				return fmt.Sprintf(" Node %s has the taint %s: a device plugin that does "+
+					"not tolerate it never starts there (docs/gating.md has what must).",
+					m.Name, taint.Key)
 			}
 		}
 	}

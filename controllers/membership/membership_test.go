@@ -16,7 +16,8 @@ import (
 
 func TestSelect(t *testing.T) {
 	zone := func(z string) map[string]string { return map[string]string{corev1.LabelTopologyZone: z} }
-	nodes := []corev1.Node{testkit.Node("c", zone("a")), testkit.Node("a", zone("b")), testkit.Node("b", zone("a")), testkit.Node("d", zone("b"))}
+	nodes := []corev1.Node{testkit.Node("c", zone("a")), testkit.Node("a", zone("b")), testkit.Node("b", zone("a")),
+		testkit.Node("d", zone("b"))}
 	nodes[3].Labels["gpu"] = "no"
 	leaving := testkit.Node("e", zone("a"))
 	leaving.DeletionTimestamp = decision.Stamp(testkit.Now)
@@ -25,12 +26,16 @@ func TestSelect(t *testing.T) {
 		members v1alpha1.MembersSpec
 		want    string
 	}{
-		"by label, zone before name": {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}}, "b c a"},
-		"empty selector is all":      {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}}, "b c a d"},
-		"by name":                    {v1alpha1.MembersSpec{NodeNames: []string{"d", "missing"}}, "d"},
-		"both":                       {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}, NodeNames: []string{"d", "a"}}, "b c a d"},
-		"less exclude":               {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}, NodeNames: []string{"c"}, Exclude: []string{"c", "d"}}, "b a"},
-		"at most":                    {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}, MaxMembers: ptr.To(int32(2))}, "b c"},
+		"by label, zone before name": {v1alpha1.MembersSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}}, "b c a"},
+		"empty selector is all": {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{}}, "b c a d"},
+		"by name":               {v1alpha1.MembersSpec{NodeNames: []string{"d", "missing"}}, "d"},
+		"both": {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}},
+			NodeNames: []string{"d", "a"}}, "b c a d"},
+		"less exclude": {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{},
+			NodeNames: []string{"c"}, Exclude: []string{"c", "d"}}, "b a"},
+		"at most": {v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{},
+			MaxMembers: ptr.To(int32(2))}, "b c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := testkit.Group()
@@ -42,7 +47,8 @@ func TestSelect(t *testing.T) {
 			var names []string
 			for i, m := range members {
 				names = append(names, m.Name)
-				if m.Ranks.First != int32(i)*8 || m.Ranks.Count != 8 || m.Ranks.WorldSize != int32(len(members))*8 || m.AllocatableGPUs != 8 {
+				if m.Ranks.First != int32(i)*8 || m.Ranks.Count != 8 || m.Ranks.WorldSize != int32(len(members))*8 ||
+					m.AllocatableGPUs != 8 {
 					t.Errorf("member %d: %+v", i, m)
 				}
 			}

@@ -51,7 +51,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	// The cache's own objects, not copies: at 12,500 members copies are 100 MB a scrape.
 	for _, list := range []client.ObjectList{&groups, &runs, &tasks, &nodes} {
 		if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), fmt.Errorf("list %T from the manager's cache within %s: %w; look at the manager's log and its rights", list, listDeadline, err))
+			out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err),
+				fmt.Errorf("list %T from the manager's cache within %s: %w; look at the manager's log and its rights",
+					list, listDeadline, err))
 			return
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 // reports tell how old the members' reports are, and how long they hold. The oldest is absent until every member has
 // reported: of one that never did, no time is known.
-func (s *sampler) reports(members *v1alpha1.MemberCounts, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode) {
+func (s *sampler) reports(members *v1alpha1.MemberCounts, tasks []*v1alpha1.CommTask,
+	nodes map[string]*v1alpha1.CommNode) {
 	allDid := len(tasks) > 0 && len(tasks) >= int(members.Selected)
 	var oldest time.Time
 	var valid int32
@@ -88,7 +89,8 @@ func outcome(t *v1alpha1.CommTask) (verdict, reason string, report *v1alpha1.Nod
 		return contract.VerdictStale, run.Stale.Reason, nil
 	case run.Closed != nil:
 		return string(run.Closed.Verdict), run.Closed.Reason, nil
-	case r != nil && r.ID == run.ID && r.Generation == run.Generation && r.Phase == v1alpha1.NodeRunFinished && r.Verdict != "":
+	case r != nil && r.ID == run.ID && r.Generation == run.Generation &&
+		r.Phase == v1alpha1.NodeRunFinished && r.Verdict != "":
 		return string(r.Verdict), r.Reason, r
 	}
 	return "", "", nil
@@ -101,7 +103,8 @@ func busBandwidth(report *v1alpha1.NodeRunStatus, headline *v1alpha1.Headline) (
 	}
 	for i := range report.Results {
 		r := &report.Results[i]
-		if r.Variant != headline.Variant || r.Collective != headline.Collective || r.Datatype != headline.Datatype || placement(r.Placement) != placement(headline.Placement) {
+		if r.Variant != headline.Variant || r.Collective != headline.Collective || r.Datatype != headline.Datatype ||
+			placement(r.Placement) != placement(headline.Placement) {
 			continue
 		}
 		for j, size := range r.SizeBytes {

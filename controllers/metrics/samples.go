@@ -61,7 +61,8 @@ func truth(yes bool) float64 {
 }
 
 // Samples are the metrics of one group. What the status does not say is absent.
-func Samples(group *state.Group, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode, perNode bool) []contract.Sample {
+func Samples(group *state.Group, tasks []*v1alpha1.CommTask, nodes map[string]*v1alpha1.CommNode,
+	perNode bool) []contract.Sample {
 	s := &sampler{namespace: group.Namespace, name: group.Name}
 	s.spec(group)
 	s.conditions(group.Status.Conditions)
@@ -84,7 +85,8 @@ func Samples(group *state.Group, tasks []*v1alpha1.CommTask, nodes map[string]*v
 }
 
 func (s *sampler) spec(group *state.Group) {
-	s.add(&contract.Info, 1, string(cmp.Or(group.Spec.Span, v1alpha1.SpanNode)), string(cmp.Or(group.Status.Origin, v1alpha1.OriginUnknown)),
+	s.add(&contract.Info, 1, string(cmp.Or(group.Spec.Span, v1alpha1.SpanNode)),
+		string(cmp.Or(group.Status.Origin, v1alpha1.OriginUnknown)),
 		commonest(group.Status.Inventory, inventoryGPUModel), commonest(group.Status.Inventory, inventoryLibrary),
 		string(cmp.Or(group.Spec.Run.State, v1alpha1.RunActive)))
 }
@@ -94,7 +96,8 @@ func commonest(inventory []v1alpha1.InventoryItem, property string) string {
 	var found *v1alpha1.InventoryItem
 	for i := range inventory {
 		item := &inventory[i]
-		if item.Property == property && (found == nil || item.Nodes > found.Nodes || item.Nodes == found.Nodes && item.Value < found.Value) {
+		if item.Property == property &&
+			(found == nil || item.Nodes > found.Nodes || item.Nodes == found.Nodes && item.Value < found.Value) {
 			found = item
 		}
 	}
@@ -107,7 +110,8 @@ func commonest(inventory []v1alpha1.InventoryItem, property string) string {
 func (s *sampler) conditions(conditions []metav1.Condition) {
 	for i := range conditions {
 		c := &conditions[i]
-		for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+		for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse,
+			metav1.ConditionUnknown} {
 			s.add(&contract.Condition, truth(c.Status == status), c.Type, string(status))
 		}
 		s.add(&contract.ConditionReason, 1, c.Type, c.Reason)
@@ -120,9 +124,12 @@ func (s *sampler) members(m *v1alpha1.MemberCounts) {
 		state string
 		nodes int32
 	}{
-		{contract.MembersSelected, m.Selected}, {contract.MembersReporting, m.Reporting}, {contract.MembersRunning, m.Running},
-		{contract.MembersPending, m.Pending}, {contract.MembersStale, m.Stale}, {contract.MembersPassed, m.Passed}, {contract.MembersFailed, m.Failed},
-		{contract.MembersInconclusive, m.Inconclusive}, {contract.MembersErrored, m.Errored}, {contract.MembersSkipped, m.Skipped},
+		{contract.MembersSelected, m.Selected}, {contract.MembersReporting, m.Reporting},
+		{contract.MembersRunning, m.Running},
+		{contract.MembersPending, m.Pending}, {contract.MembersStale, m.Stale}, {contract.MembersPassed, m.Passed},
+		{contract.MembersFailed, m.Failed},
+		{contract.MembersInconclusive, m.Inconclusive}, {contract.MembersErrored, m.Errored},
+		{contract.MembersSkipped, m.Skipped},
 	} {
 		s.add(&contract.Members, float64(count.nodes), count.state)
 	}
@@ -149,7 +156,8 @@ func (s *sampler) run(status *state.Status) {
 		}
 	}
 	if verdict != "" {
-		for _, v := range []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictError, v1alpha1.VerdictSkipped} {
+		for _, v := range []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive,
+			v1alpha1.VerdictError, v1alpha1.VerdictSkipped} {
 			s.add(&contract.Verdict, truth(v == verdict), string(v))
 		}
 	}
@@ -168,7 +176,8 @@ func (s *sampler) results(status *state.Status) {
 	for i := range status.Results {
 		r := &status.Results[i]
 		series := []string{string(r.Variant), string(r.Collective), string(r.Datatype), placement(r.Placement)}
-		s.figures(append([]string{string(v1alpha1.SpanNode), ""}, series...), r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.MinBusBandwidthMBps)
+		s.figures(append([]string{string(v1alpha1.SpanNode), ""}, series...), r.SizeBytes, r.LatencyNanoseconds,
+			r.BusBandwidthMBps, r.MinBusBandwidthMBps)
 		s.add(&contract.WrongElements, float64(r.WrongElements), series...)
 		if r.MaxRelativeErrorPPM != nil {
 			s.add(&contract.RelativeError, float64(*r.MaxRelativeErrorPPM)/partsPerMillion, series...)
@@ -177,7 +186,8 @@ func (s *sampler) results(status *state.Status) {
 	if span := status.Span; span != nil {
 		for i := range span.Results {
 			r := &span.Results[i]
-			s.figures([]string{string(v1alpha1.SpanGroup), r.Dimension, string(v1alpha1.VariantBaseline), string(r.Collective), string(r.Datatype), placement(r.Placement)},
+			s.figures([]string{string(v1alpha1.SpanGroup), r.Dimension, string(v1alpha1.VariantBaseline),
+				string(r.Collective), string(r.Datatype), placement(r.Placement)},
 				r.SizeBytes, r.LatencyNanoseconds, r.BusBandwidthMBps, r.MinBusBandwidthMBps)
 		}
 	}
@@ -191,10 +201,12 @@ func (s *sampler) figures(series []string, sizes, latencyNanoseconds, medianMBps
 		labels := make([]string, 0, len(series)+2)
 		labels = append(append(labels, series...), strconv.FormatInt(size, 10))
 		if i < len(medianMBps) {
-			s.add(&contract.BusBandwidth, float64(medianMBps[i])*bytesPerMB, append(labels, string(v1alpha1.StatisticMedian))...)
+			s.add(&contract.BusBandwidth, float64(medianMBps[i])*bytesPerMB,
+				append(labels, string(v1alpha1.StatisticMedian))...)
 		}
 		if i < len(minMBps) {
-			s.add(&contract.BusBandwidth, float64(minMBps[i])*bytesPerMB, append(labels, string(v1alpha1.StatisticMin))...)
+			s.add(&contract.BusBandwidth, float64(minMBps[i])*bytesPerMB,
+				append(labels, string(v1alpha1.StatisticMin))...)
 		}
 		if i < len(latencyNanoseconds) && latencyNanoseconds[i] > 0 {
 			seconds := float64(latencyNanoseconds[i]) / nanosecondsPerS
@@ -211,7 +223,8 @@ func (s *sampler) settings(settings []v1alpha1.SettingStatus) {
 		if strings.HasPrefix(one.Name, envPrefix) {
 			requested = contract.RequestedSet // who may scrape need not be allowed to read the group
 		}
-		s.add(&contract.Setting, 1, one.Name, requested, string(one.Effective), string(one.Verified), string(one.Usable), one.Reason)
+		s.add(&contract.Setting, 1, one.Name, requested, string(one.Effective), string(one.Verified),
+			string(one.Usable), one.Reason)
 	}
 }
 

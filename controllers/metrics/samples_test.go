@@ -77,38 +77,54 @@ func fullGroup() state.Group {
 	s := &g.Status
 	s.Origin = v1alpha1.OriginSimulated
 	s.Inventory = []v1alpha1.InventoryItem{
-		{Property: "GPUModel", Value: "MI325X", Nodes: 1}, {Property: "GPUModel", Value: "MI300X", Nodes: 2}, {Property: "Library", Value: "rcclx-dev 2.28.3", Nodes: 2}, {Property: "Library", Value: "rccl 2.27.7", Nodes: 2},
+		{Property: "GPUModel", Value: "MI325X", Nodes: 1}, {Property: "GPUModel", Value: "MI300X", Nodes: 2},
+		{Property: "Library", Value: "rcclx-dev 2.28.3", Nodes: 2},
+		{Property: "Library", Value: "rccl 2.27.7", Nodes: 2},
 	}
 	s.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink, LastTransitionTime: at(0), Message: "never a label"},
-		{Type: v1alpha1.ConditionRunning, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress, LastTransitionTime: at(5)},
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink,
+			LastTransitionTime: at(0), Message: "never a label"},
+		{Type: v1alpha1.ConditionRunning, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRunInProgress,
+			LastTransitionTime: at(5)},
 	}
 	s.Members = v1alpha1.MemberCounts{Selected: 3, Reporting: 3, Passed: 1, Failed: 1, Running: 1}
 	s.Run = &v1alpha1.GroupRunStatus{ID: "1-3", Number: 3, Phase: v1alpha1.RunPhaseRunning, StartTime: at(100)}
 	s.History = []v1alpha1.RunSummary{
-		{ID: "1-2", Verdict: v1alpha1.VerdictFail, StartTime: at(10), FinishTime: atPtr(70)}, {ID: "1-1", Verdict: v1alpha1.VerdictPass, StartTime: at(0), FinishTime: atPtr(9)},
+		{ID: "1-2", Verdict: v1alpha1.VerdictFail, StartTime: at(10), FinishTime: atPtr(70)},
+		{ID: "1-1", Verdict: v1alpha1.VerdictPass, StartTime: at(0), FinishTime: atPtr(9)},
 	}
 	s.NextRunTime = atPtr(3600)
-	s.Headline = &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: 65536, BusBandwidthMBps: 315_400}
+	s.Headline = &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce,
+		Datatype: v1alpha1.BFloat16, SizeBytes: 65536, BusBandwidthMBps: 315_400}
 	s.Results = []v1alpha1.GroupResultSeries{
-		{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: values(1024, 64), LatencyNanoseconds: values(20_000, 2),
-			BusBandwidthMBps: values(90, 3000), MinBusBandwidthMBps: values(80, 3000)},
-		{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Placement: v1alpha1.InPlace, SizeBytes: values(1024, 64), LatencyNanoseconds: []int64{20_000},
+		{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+			SizeBytes: values(1024, 64), LatencyNanoseconds: values(20_000, 2), BusBandwidthMBps: values(90, 3000),
+			MinBusBandwidthMBps: values(80, 3000)},
+		{Variant: v1alpha1.VariantLowPrecision, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+			Placement: v1alpha1.InPlace, SizeBytes: values(1024, 64), LatencyNanoseconds: []int64{20_000},
 			WrongElements: 3, MaxRelativeErrorPPM: ptr.To[int64](31_250)},
 	}
 	s.Span = &v1alpha1.SpanStatus{Results: []v1alpha1.SpanResultSeries{
-		{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{40_000}, BusBandwidthMBps: []int64{45}, MinBusBandwidthMBps: []int64{44}},
-		{Dimension: "dp", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{50_000}, BusBandwidthMBps: []int64{36}, MinBusBandwidthMBps: []int64{35}},
+		{Dimension: "group", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1024},
+			LatencyNanoseconds: []int64{40_000}, BusBandwidthMBps: []int64{45}, MinBusBandwidthMBps: []int64{44}},
+		{Dimension: "dp", Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1024},
+			LatencyNanoseconds: []int64{50_000}, BusBandwidthMBps: []int64{36}, MinBusBandwidthMBps: []int64{35}},
 	}}
 	s.Settings = []v1alpha1.SettingStatus{
-		{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Usable: v1alpha1.ResultsUsable},
-		{Name: "env.NCCL_SOCKET_IFNAME", Requested: "eth-private", Effective: v1alpha1.EffectiveUnknown, Reason: v1alpha1.SettingReasonUnknown, Verified: v1alpha1.VerifiedUnknown},
+		{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
+			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed,
+			Usable: v1alpha1.ResultsUsable},
+		{Name: "env.NCCL_SOCKET_IFNAME", Requested: "eth-private", Effective: v1alpha1.EffectiveUnknown,
+			Reason: v1alpha1.SettingReasonUnknown, Verified: v1alpha1.VerifiedUnknown},
 	}
 	s.Checks = []v1alpha1.PerformanceCheck{
-		{Source: "spec", Measurement: "Baseline AllReduce", State: v1alpha1.CheckNotMet, Mode: v1alpha1.JudgingEnforce, MeasuredMBps: ptr.To[int64](150), ExpectedMBps: ptr.To[int64](200), Percent: ptr.To[int32](75), Node: "n2"},
-		{Source: "baseline", Measurement: "DDA AllReduce", State: v1alpha1.CheckNotMeasured, Mode: v1alpha1.JudgingReport, ExpectedMBps: ptr.To[int64](200)},
+		{Source: "spec", Measurement: "Baseline AllReduce", State: v1alpha1.CheckNotMet, Mode: v1alpha1.JudgingEnforce,
+			MeasuredMBps: ptr.To[int64](150), ExpectedMBps: ptr.To[int64](200), Percent: ptr.To[int32](75), Node: "n2"},
+		{Source: "baseline", Measurement: "DDA AllReduce", State: v1alpha1.CheckNotMeasured,
+			Mode: v1alpha1.JudgingReport, ExpectedMBps: ptr.To[int64](200)},
 	}
-	culprit := v1alpha1.Culprit{Node: "n2", Kind: "Link", Name: "0000:05:00.0<->0000:26:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "never a label"}
+	culprit := v1alpha1.Culprit{Node: "n2", Kind: "Link", Name: "0000:05:00.0<->0000:26:00.0",
+		Reason: v1alpha1.ReasonSlowLink, Message: "never a label"}
 	s.Culprits = []v1alpha1.Culprit{culprit, culprit} // twice: one series
 	s.Gating = &v1alpha1.GatingStatus{Gated: 1, Breaker: "Open"}
 	s.Budget = &v1alpha1.BudgetStatus{Day: "2027-01-15", UsedGPUMinutes: 10, LimitGPUMinutes: 480}
@@ -123,10 +139,13 @@ func task(node string) v1alpha1.CommTask {
 
 // commNode is a node whose monitor reported at a time; negative for never.
 func commNode(name string, reported int64) v1alpha1.CommNode {
-	n := v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CommNodeSpec{NodeUID: "uid-" + name}}
+	n := v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.CommNodeSpec{NodeUID: "uid-" + name}}
 	if reported >= 0 {
-		n.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: at(-9999), ValidForSeconds: 600} // the node's own clock counts for nothing
-		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor, Operation: metav1.ManagedFieldsOperationApply, Time: atPtr(reported)}}
+		// the node's own clock counts for nothing
+		n.Status.Facts = &v1alpha1.NodeFacts{ObservedTime: at(-9999), ValidForSeconds: 600}
+		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.FieldManagerMonitor,
+			Operation: metav1.ManagedFieldsOperationApply, Time: atPtr(reported)}}
 	}
 	return n
 }
@@ -139,11 +158,15 @@ func fullTasks() []v1alpha1.CommTask {
 	passed, failed, stale := task("n1"), task("n2"), task("n3")
 	for i, t := range []*v1alpha1.CommTask{&passed, &failed, &stale} {
 		t.Spec.Run = &v1alpha1.RunAssignment{ID: "1-2", Generation: 1}
-		t.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-2", Generation: 1, Phase: v1alpha1.NodeRunFinished, Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed,
-			Results: []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: values(1024, 64), BusBandwidthMBps: values(90+int64(i), 3000)}},
-			Links:   &v1alpha1.LinkProbe{SizeBytes: 1 << 20, MedianMBps: 48_000, MinMBps: 47_000, Slowest: "0000:05:00.0<->0000:26:00.0"}}
+		t.Status.Run = &v1alpha1.NodeRunStatus{ID: "1-2", Generation: 1, Phase: v1alpha1.NodeRunFinished,
+			Verdict: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonAllPassed,
+			Results: []v1alpha1.ResultSeries{{Variant: v1alpha1.VariantBaseline,
+				Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: values(1024, 64),
+				BusBandwidthMBps: values(90+int64(i), 3000)}}, Links: &v1alpha1.LinkProbe{SizeBytes: 1 << 20,
+				MedianMBps: 48_000, MinMBps: 47_000, Slowest: "0000:05:00.0<->0000:26:00.0"}}
 	}
-	failed.Status.Run.Verdict, failed.Status.Run.Reason, failed.Status.Run.Links.MinMBps = v1alpha1.VerdictFail, v1alpha1.ReasonSlowLink, 12_000
+	failed.Status.Run.Verdict, failed.Status.Run.Reason, failed.Status.Run.Links.MinMBps = v1alpha1.VerdictFail,
+		v1alpha1.ReasonSlowLink, 12_000
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}
 	return []v1alpha1.CommTask{passed, failed, stale}
 }
@@ -197,7 +220,8 @@ func TestGolden(t *testing.T) {
 		t.Errorf("(-%s +now; go test ./controllers/metrics -run Golden -update writes it)\n%s", file, diff)
 	}
 	for _, m := range contract.All() {
-		if m.Source == contract.Manager && m.Name != contract.RunFinish.Name && !strings.Contains(text, "\n"+m.Name+"{") {
+		if m.Source == contract.Manager && m.Name != contract.RunFinish.Name &&
+			!strings.Contains(text, "\n"+m.Name+"{") {
 			t.Errorf("a full group has no %s", m.Name)
 		}
 	}
@@ -226,50 +250,66 @@ func TestUnknownIsAbsent(t *testing.T) {
 		want   map[string]float64
 	}{
 		{"no status yet: members", func(l *lister) { l.groups[0].Status = state.Status{} }, &contract.Members, nil},
-		{"no status yet: run active", func(l *lister) { l.groups[0].Status = state.Status{} }, &contract.RunActive, nil},
+		{"no status yet: run active", func(l *lister) { l.groups[0].Status = state.Status{} },
+			&contract.RunActive, nil},
 		{"no status yet: info", func(l *lister) { l.groups[0].Status = state.Status{} }, &contract.Info,
 			map[string]float64{"Group Unknown unknown unknown Active": 1}},
-		{"never ran: runs", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.Runs, nil},
-		{"never ran: verdict", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.Verdict, nil},
-		{"never ran: not active", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil }, &contract.RunActive, map[string]float64{"": 0}},
+		{"never ran: runs", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil },
+			&contract.Runs, nil},
+		{"never ran: verdict", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil },
+			&contract.Verdict, nil},
+		{"never ran: not active", func(l *lister) { l.groups[0].Status.Run, l.groups[0].Status.History = nil, nil },
+			&contract.RunActive, map[string]float64{"": 0}},
 		{"a run goes on: no finish", nil, &contract.RunFinish, nil},
 		{"a run goes on: the duration of the one before", nil, &contract.RunDuration, map[string]float64{"": 60}},
 		{"a finished run", func(l *lister) {
-			l.groups[0].Status.Run.Phase, l.groups[0].Status.Run.Verdict, l.groups[0].Status.Run.FinishTime = v1alpha1.RunPhaseFinished, v1alpha1.VerdictError, atPtr(130)
+			l.groups[0].Status.Run.Phase, l.groups[0].Status.Run.Verdict, l.groups[0].Status.Run.FinishTime =
+				v1alpha1.RunPhaseFinished, v1alpha1.VerdictError, atPtr(130)
 		}, &contract.RunDuration, map[string]float64{"": 30}},
-		{"a finished run's verdict", func(l *lister) { l.groups[0].Status.Run.Verdict = v1alpha1.VerdictError }, &contract.Verdict,
-			map[string]float64{"Pass": 0, "Fail": 0, "Inconclusive": 0, "Error": 1, "Skipped": 0}},
-		{"the clock went back during a run", func(l *lister) { l.groups[0].Status.Run.FinishTime = atPtr(99) }, &contract.RunDuration, nil},
+		{"a finished run's verdict", func(l *lister) { l.groups[0].Status.Run.Verdict = v1alpha1.VerdictError },
+			&contract.Verdict, map[string]float64{"Pass": 0, "Fail": 0, "Inconclusive": 0, "Error": 1, "Skipped": 0}},
+		{"the clock went back during a run", func(l *lister) { l.groups[0].Status.Run.FinishTime = atPtr(99) },
+			&contract.RunDuration, nil},
 		{"gating off", func(l *lister) { l.groups[0].Status.Gating = nil }, &contract.GatedNodes, nil},
-		{"gating without a breaker", func(l *lister) { l.groups[0].Status.Gating.Breaker = "" }, &contract.BreakerOpen, nil},
-		{"a check that was not measured", func(l *lister) { l.groups[0].Status.Checks = l.groups[0].Status.Checks[1:] }, &contract.CheckRatio, nil},
+		{"gating without a breaker", func(l *lister) { l.groups[0].Status.Gating.Breaker = "" },
+			&contract.BreakerOpen, nil},
+		{"a check that was not measured", func(l *lister) { l.groups[0].Status.Checks = l.groups[0].Status.Checks[1:] },
+			&contract.CheckRatio, nil},
 		{"a latency of 0 is none", func(l *lister) {
-			l.groups[0].Status.Results, l.groups[0].Status.Span = []v1alpha1.GroupResultSeries{{SizeBytes: []int64{8}, LatencyNanoseconds: []int64{0}}}, nil
+			l.groups[0].Status.Results, l.groups[0].Status.Span = []v1alpha1.GroupResultSeries{{SizeBytes: []int64{8},
+				LatencyNanoseconds: []int64{0}}}, nil
 		}, &contract.AlgBandwidth, nil},
 		{"oldest report", nil, &contract.OldestReport, map[string]float64{"": 1_800_000_040}},
 		{"one member never reported", func(l *lister) { l.nodes[0] = commNode("n1", -1) }, &contract.OldestReport, nil},
 		{"one member has no CommNode yet", func(l *lister) { l.nodes = l.nodes[1:] }, &contract.OldestReport, nil},
-		{"one member's CommNode is of an older Node object", func(l *lister) { l.nodes[0].Spec.NodeUID = "uid-old" }, &contract.NodeLastReport,
-			map[string]float64{"n2": 1_800_000_040, "n3": 1_800_000_060}},
-		{"how long reports hold", func(l *lister) { l.nodes[1].Status.Facts.ValidForSeconds = 900 }, &contract.ReportValid, map[string]float64{"": 900}},
-		{"how long reports hold where one member never reported", func(l *lister) { l.nodes[0] = commNode("n1", -1) }, &contract.ReportValid, map[string]float64{"": 600}},
+		{"one member's CommNode is of an older Node object", func(l *lister) { l.nodes[0].Spec.NodeUID = "uid-old" },
+			&contract.NodeLastReport, map[string]float64{"n2": 1_800_000_040, "n3": 1_800_000_060}},
+		{"how long reports hold", func(l *lister) { l.nodes[1].Status.Facts.ValidForSeconds = 900 },
+			&contract.ReportValid, map[string]float64{"": 900}},
+		{"how long reports hold where one member never reported", func(l *lister) { l.nodes[0] = commNode("n1", -1) },
+			&contract.ReportValid, map[string]float64{"": 600}},
 		{"no member has reported", func(l *lister) { l.nodes = nil }, &contract.ReportValid, nil},
 		{"one member has no CommTask yet", func(l *lister) { l.tasks = l.tasks[1:] }, &contract.OldestReport, nil},
 		{"facts that no monitor wrote", func(l *lister) { l.nodes[0].ManagedFields = nil }, &contract.NodeLastReport,
 			map[string]float64{"n2": 1_800_000_040, "n3": 1_800_000_060}},
-		{"a node of an older group of the name", func(l *lister) { l.tasks[0].Spec.Group.UID = "uid-old" }, &contract.NodeVerdict,
-			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a node of another namespace that names the group", func(l *lister) { l.tasks[0].Namespace = "other" }, &contract.NodeVerdict,
-			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
+		{"a node of an older group of the name", func(l *lister) { l.tasks[0].Spec.Group.UID = "uid-old" },
+			&contract.NodeVerdict, map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
+		{"a node of another namespace that names the group", func(l *lister) { l.tasks[0].Namespace = "other" },
+			&contract.NodeVerdict, map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
 		{"a report of another run", func(l *lister) { l.tasks[0].Spec.Run.ID = "1-3" }, &contract.NodeVerdict,
 			map[string]float64{"n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"a report of another run: no bandwidth", func(l *lister) { l.tasks[0].Spec.Run.ID = "1-3" }, &contract.NodeBusBW, map[string]float64{"n2": 273_000e6}},
+		{"a report of another run: no bandwidth", func(l *lister) { l.tasks[0].Spec.Run.ID = "1-3" },
+			&contract.NodeBusBW, map[string]float64{"n2": 273_000e6}},
 		{"closed by the controller", func(l *lister) {
-			l.tasks[0].Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictSkipped, Reason: v1alpha1.ReasonNodeBusy}
-		}, &contract.NodeVerdict, map[string]float64{"n1 Skipped NodeBusy": 1, "n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
-		{"the headline's size was not reached", func(l *lister) { l.groups[0].Status.Headline.SizeBytes = 1 << 30 }, &contract.NodeBusBW, nil},
+			l.tasks[0].Spec.Run.Closed = &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictSkipped,
+				Reason: v1alpha1.ReasonNodeBusy}
+		}, &contract.NodeVerdict,
+			map[string]float64{"n1 Skipped NodeBusy": 1, "n2 Fail SlowLink": 1, "n3 Stale NodeRebooted": 1}},
+		{"the headline's size was not reached", func(l *lister) { l.groups[0].Status.Headline.SizeBytes = 1 << 30 },
+			&contract.NodeBusBW, nil},
 		{"no headline", func(l *lister) { l.groups[0].Status.Headline = nil }, &contract.Headline, nil},
-		{"no probe of pairs", func(l *lister) { l.tasks[0].Status.Run.Links = nil }, &contract.NodeSlowestPair, map[string]float64{"n2 0000:05:00.0 0000:26:00.0": 12_000e6}},
+		{"no probe of pairs", func(l *lister) { l.tasks[0].Status.Run.Links = nil }, &contract.NodeSlowestPair,
+			map[string]float64{"n2 0000:05:00.0 0000:26:00.0": 12_000e6}},
 	} {
 		l := full()
 		if tc.change != nil {
@@ -380,7 +420,8 @@ func BenchmarkScrape(b *testing.B) {
 			cache.groups = append(cache.groups, g)
 			for j := range count / bench.groups {
 				t, n := fullTasks()[j%2], fullNodes()[j%2]
-				t.Spec.NodeName, t.Spec.Group.UID = "node-"+strings.Repeat("0", i%7)+time.Duration(j).String(), string(g.UID)
+				t.Spec.NodeName, t.Spec.Group.UID = "node-"+strings.Repeat("0", i%7)+time.Duration(j).String(),
+					string(g.UID)
 				n.Name, n.Spec.NodeUID = t.Spec.NodeName, t.Spec.NodeUID
 				cache.tasks, cache.nodes = append(cache.tasks, t), append(cache.nodes, n)
 			}

@@ -68,8 +68,10 @@ func LabelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 	if len(ids) == 1 {
 		for id, count := range ids {
 			// In a partition mode some versions count GPUs, others devices.
-			if count > 0 && f.DeviceCount > 0 && gpusCertain(f) && count != int(f.GPUCount) && count != int(f.DeviceCount) {
-				return fmt.Sprintf("label device-id.%s counts %d and KFD shows %s", id, count, units.Counted(int(f.DeviceCount), "device"))
+			if count > 0 && f.DeviceCount > 0 && gpusCertain(f) && count != int(f.GPUCount) &&
+				count != int(f.DeviceCount) {
+				return fmt.Sprintf("label device-id.%s counts %d and KFD shows %s",
+					id, count, units.Counted(int(f.DeviceCount), "device"))
 			}
 		}
 	}
@@ -78,13 +80,16 @@ func LabelMismatch(f *v1alpha1.NodeFacts, labels map[string]string) string {
 			return fmt.Sprintf("label product-name says %s and KFD shows %s", name, f.GPUModel)
 		}
 	}
-	if version := labels[labelGPU+"driver-version"]; version != "" && f.Driver.Version != "" && version != f.Driver.Version {
+	if version := labels[labelGPU+"driver-version"]; version != "" && f.Driver.Version != "" &&
+		version != f.Driver.Version {
 		return fmt.Sprintf("label driver-version says %s and the kernel has %s loaded", version, f.Driver.Version)
 	}
-	if source := labels[labelGPU+"driver-src-version"]; source != "" && f.Driver.SrcVersion != "" && source != f.Driver.SrcVersion {
+	if source := labels[labelGPU+"driver-src-version"]; source != "" && f.Driver.SrcVersion != "" &&
+		source != f.Driver.SrcVersion {
 		return fmt.Sprintf("label driver-src-version says %s and the kernel has %s loaded", source, f.Driver.SrcVersion)
 	}
-	if mode := labels[labelPartition]; mode != "" && strings.Count(f.Partition, "/") == 1 && ModesContradict(strings.ToUpper(strings.Replace(mode, "_", "/", 1)), f.Partition) {
+	if mode := labels[labelPartition]; mode != "" && strings.Count(f.Partition, "/") == 1 &&
+		ModesContradict(strings.ToUpper(strings.Replace(mode, "_", "/", 1)), f.Partition) {
 		return fmt.Sprintf("label %s says %s and the kernel shows %s", labelPartition, mode, f.Partition)
 	}
 	return vramMismatch(f, values["vram"])

@@ -63,7 +63,8 @@ func MajorityMode(values map[string][]string, order []string) (majority string, 
 		}
 		count := map[string]int{}
 		for _, value := range order {
-			if half := modeHalves(value)[i]; half != "" && strings.Contains(value, "/") && !ModesContradict(joinHalves(halves), value) {
+			if half := modeHalves(value)[i]; half != "" && strings.Contains(value, "/") &&
+				!ModesContradict(joinHalves(halves), value) {
 				if count[half] += len(values[value]); count[half] > most {
 					most = count[half]
 				}

@@ -40,7 +40,8 @@ const maxReportDelay = 45 * time.Second
 // clock, at each write, so that it is the one time of a report that is the same for all nodes and all managers.
 func MonitorWrite(fields []metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
 	for i := range fields {
-		if f := &fields[i]; f.Manager == v1alpha1.FieldManagerMonitor && f.Operation == metav1.ManagedFieldsOperationApply && f.Time != nil {
+		if f := &fields[i]; f.Manager == v1alpha1.FieldManagerMonitor &&
+			f.Operation == metav1.ManagedFieldsOperationApply && f.Time != nil {
 			return f
 		}
 	}

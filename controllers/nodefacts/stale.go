@@ -14,7 +14,8 @@ import (
 
 // PlatformOf is what of a node a result depends on. What is not known stays empty.
 func PlatformOf(f *v1alpha1.NodeFacts) *v1alpha1.PlatformFacts {
-	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: clip.Head(driverPlatform(&f.Driver), 128), ROCm: clip.Head(rocmPlatform(&f.ROCm), 128)}
+	p := &v1alpha1.PlatformFacts{BootID: f.BootID, Driver: clip.Head(driverPlatform(&f.Driver), 128),
+		ROCm: clip.Head(rocmPlatform(&f.ROCm), 128)}
 	if f.Partition != Unknown {
 		p.Partition = f.Partition // of which one half may be unknown
 	}
@@ -58,8 +59,9 @@ func gpusCertain(f *v1alpha1.NodeFacts) bool {
 				return false
 			}
 		case v1alpha1.ProblemMoreProblems:
-			// Errors come first, then TopologyUnstable before other Warnings: those left out can be one of the above only where
-			// they begin there. A note without any other problem tells of other things left out (agent/discover fit.go).
+			// Errors come first, then TopologyUnstable before other Warnings: those left out can be one of the above
+			// only where they begin there. A note without any other problem tells of other things left out
+			// (agent/discover fit.go).
 			if isError || onlyErrors && i > 0 {
 				return false
 			}
@@ -140,7 +142,8 @@ func labelledParts(s string) map[string]string {
 // Stale says whether a node is no longer what it was when it was measured; nil where nothing contradicts. Only what is
 // known of both times is compared: unknown now is no change. The reason is that of the first difference, since a reboot
 // explains the others. The finding has no time.
-func Stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, facts *v1alpha1.NodeFacts) *v1alpha1.RunStaleness {
+func Stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus,
+	facts *v1alpha1.NodeFacts) *v1alpha1.RunStaleness {
 	if facts == nil {
 		return nil
 	}
@@ -161,7 +164,8 @@ func Stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, fac
 	if report != nil {
 		reported = report.BootID
 	}
-	if before := cmp.Or(was.BootID, reported); before != "" && is.BootID != "" && before != is.BootID && reported != is.BootID {
+	if before := cmp.Or(was.BootID, reported); before != "" && is.BootID != "" && before != is.BootID &&
+		reported != is.BootID {
 		changed(v1alpha1.StaleNodeRebooted, "the boot id", before, is.BootID)
 	}
 	for _, c := range []struct {
@@ -181,5 +185,6 @@ func Stale(assigned *v1alpha1.PlatformFacts, report *v1alpha1.NodeRunStatus, fac
 	if reason == "" {
 		return nil
 	}
-	return &v1alpha1.RunStaleness{Reason: reason, Message: clip.Head("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
+	return &v1alpha1.RunStaleness{Reason: reason,
+		Message: clip.Head("After the measurement: "+strings.Join(changes, "; ")+".", 512)}
 }

@@ -64,5 +64,7 @@ func GPUResource(spec *v1alpha1.CommGroupSpec) string {
 
 // OwnedBy says whether the object is the group's.
 func OwnedBy(object metav1.Object, group metav1.Object) bool {
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == group.GetUID() })
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ref.UID == group.GetUID()
+	})
 }

@@ -20,14 +20,15 @@ func TestSameAsStored(t *testing.T) {
 		a, b *state.Status
 		want bool
 	}{
-		"none":                  {nil, nil, true},
-		"one is not there":      {nil, &state.Status{}, false},
-		"equal":                 {closed(at), closed(at), true},
-		"another zone":          {closed(at), closed(at.In(time.FixedZone("", 3600))), true},
-		"another time":          {closed(at), closed(at.Add(time.Second)), false},
-		"an empty list":         {&state.Status{}, &state.Status{Culprits: []v1alpha1.Culprit{}}, true},
-		"a list":                {&state.Status{}, &state.Status{Culprits: []v1alpha1.Culprit{{}}}, false},
-		"another of its values": {&state.Status{Culprits: []v1alpha1.Culprit{{Kind: "Node"}}}, &state.Status{Culprits: []v1alpha1.Culprit{{}}}, false},
+		"none":             {nil, nil, true},
+		"one is not there": {nil, &state.Status{}, false},
+		"equal":            {closed(at), closed(at), true},
+		"another zone":     {closed(at), closed(at.In(time.FixedZone("", 3600))), true},
+		"another time":     {closed(at), closed(at.Add(time.Second)), false},
+		"an empty list":    {&state.Status{}, &state.Status{Culprits: []v1alpha1.Culprit{}}, true},
+		"a list":           {&state.Status{}, &state.Status{Culprits: []v1alpha1.Culprit{{}}}, false},
+		"another of its values": {&state.Status{Culprits: []v1alpha1.Culprit{{Kind: "Node"}}},
+			&state.Status{Culprits: []v1alpha1.Culprit{{}}}, false},
 	} {
 		if got := Same(tc.a, tc.b); got != tc.want {
 			t.Errorf("%s: %t", name, got)

@@ -162,7 +162,8 @@ func kubeletReason(pod *corev1.Pod, dull ...string) string {
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range all {
 		if w := all[i].State.Waiting; w != nil && w.Reason != "" && !slices.Contains(dull, w.Reason) {
-			text := explain.Sentence(fmt.Sprintf("container %s, image %s: %s: %s", all[i].Name, all[i].Image, w.Reason, clip.Head(w.Message, 300)))
+			text := explain.Sentence(fmt.Sprintf("container %s, image %s: %s: %s",
+				all[i].Name, all[i].Image, w.Reason, clip.Head(w.Message, 300)))
 			switch {
 			case !strings.Contains(w.Reason, "Image"):
 			case i < len(pod.Status.InitContainerStatuses):

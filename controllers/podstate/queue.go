@@ -21,8 +21,8 @@ const (
 	// PodGroupLabel and PodGroupCountAnnotation have pods admitted together or not at all.
 	PodGroupLabel           = "kueue.x-k8s.io/pod-group-name"
 	PodGroupCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
-	// NotRetriableAnnotation ("false") has a pod group end with its last pod; else Kueue keeps the quota for pods in place
-	// of failed ones.
+	// NotRetriableAnnotation ("false") has a pod group end with its last pod; else Kueue keeps the quota for pods in
+	// place of failed ones.
 	NotRetriableAnnotation = "kueue.x-k8s.io/retriable-in-group"
 	// RoleHashAnnotation has Kueue count pods as alike. It takes the annotation for its own hash, which has the node's
 	// affinity in it, so that each pod of a stage would be a set of its own, of which a workload takes 18 (8 in earlier
@@ -68,7 +68,9 @@ func QueueOf(pod *corev1.Pod) string { return pod.Labels[QueueLabel] }
 
 // Queued says whether Kueue still holds the pod back.
 func Queued(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return strings.HasPrefix(g.Name, KueueGatePrefix) })
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
+		return strings.HasPrefix(g.Name, KueueGatePrefix)
+	})
 }
 
 // QueueLimit is how long a pod may wait for Kueue: as long as a node's run may take, or its start, whichever is longer.

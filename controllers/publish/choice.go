@@ -32,14 +32,16 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	encodings := settings.MixedFP8(spec, in.GFXTargets)
 	if cmp.Or(spec.Publish.Choice, v1alpha1.PublishWhereWorthIt) == v1alpha1.PublishAsRequested {
 		fp8 := provenFP8(spec, in.Settings, report.Library, encodings, nil)
-		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note, env: fp8.apply(report.Environment), fp8: fp8.record}
+		out := chosen{withheld: fp8.withheld, reason: fp8.reason, note: fp8.note,
+			env: fp8.apply(report.Environment), fp8: fp8.record}
 		out.comments = fp8.comments
 		for _, o := range fp8.left {
 			out.comments = append(out.comments, fmt.Sprintf("FP8 is off for %s: %s.", o.collective, o.why))
 			out.note += fmt.Sprintf(" FP8 is off for %s: %s.", o.collective, o.why)
 		}
 		if len(fp8.keep) > 0 {
-			out.comments = append(out.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
+			out.comments = append(out.comments,
+				fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
 		}
 		return out
 	}
@@ -49,7 +51,8 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 			"dda.mode is Required, and %s: set it to Preferred, or publish.choice to AsRequested.", dda.Why)}
 	}
 	objections := map[string]string{}
-	for _, c := range rcclx.ChooseLowPrecision(in.Worth, askedCollectives(spec), dda, settings.JobOf(spec, in.Settings)) {
+	for _, c := range rcclx.ChooseLowPrecision(in.Worth, askedCollectives(spec), dda,
+		settings.JobOf(spec, in.Settings)) {
 		if !c.On {
 			objections[string(c.Collective)] = c.Why
 		}
@@ -60,7 +63,9 @@ func choose(in Input, report *v1alpha1.NodeRunStatus) chosen {
 	}
 	out := chosen{reason: fp8.reason, note: fp8.note, comments: fp8.comments, fp8: fp8.record}
 	out.env = withDDA(flavor, spec, dda, fp8.apply(report.Environment))
-	out.comments = append(out.comments, fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.", in.Run.ID, units.Counted(len(in.Outcomes), "member")))
+	out.comments = append(out.comments,
+		fmt.Sprintf("Of what run %s measured on %s: what is in effect, confirmed and worth it.",
+			in.Run.ID, units.Counted(len(in.Outcomes), "member")))
 	out.explain(in, dda, fp8)
 	return out
 }
@@ -83,7 +88,8 @@ func (c *chosen) leaveOutComputed(spec *v1alpha1.CommGroupSpec) {
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		c.note += fmt.Sprintf(" Not in it: %s, which agents compute for each node; remove it from runtime.env.", strings.Join(names, ", "))
+		c.note += fmt.Sprintf(" Not in it: %s, which agents compute for each node; remove it from runtime.env.",
+			strings.Join(names, ", "))
 	}
 }
 
@@ -116,7 +122,8 @@ func askedCollectives(spec *v1alpha1.CommGroupSpec) []rcclx.Collective {
 }
 
 // withDDA puts the variables of the choice in the place of those that the spec's settings gave.
-func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDAChoice, env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
+func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDAChoice,
+	env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 	asked := settings.Asked(spec)
 	given := map[string]bool{}
 	for _, row := range rcclx.SettingVariables(flavor, asked) {
@@ -128,7 +135,8 @@ func withDDA(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, dda rcclx.DDACho
 	choice := asked
 	choice.DDA = rcclx.DDASettings{Mode: rcclx.ModeDisabled}
 	if dda.On {
-		choice.DDA = rcclx.DDASettings{Mode: rcclx.ModePreferred, AllReduceFlatMaxBytes: dda.FlatMaxBytes, AllReduceTreeMaxBytes: dda.TreeMaxBytes}
+		choice.DDA = rcclx.DDASettings{Mode: rcclx.ModePreferred, AllReduceFlatMaxBytes: dda.FlatMaxBytes,
+			AllReduceTreeMaxBytes: dda.TreeMaxBytes}
 	}
 	for _, row := range rcclx.SettingVariables(flavor, choice) {
 		if strings.HasPrefix(row.Setting, rcclx.PrefixDDA) && row.Value != nil {
@@ -156,7 +164,8 @@ func (c *chosen) explain(in Input, dda rcclx.DDAChoice, fp8 fp8Publication) {
 	}
 	if len(fp8.keep) > 0 {
 		on = true
-		c.comments = append(c.comments, fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
+		c.comments = append(c.comments,
+			fmt.Sprintf("FP8 is on for %s%s.", strings.Join(fp8.keep, ", "), costs(in, rcclx.LowPrecision)))
 		c.gains(in, rcclx.LowPrecision, fp8.keep)
 	}
 	for _, o := range fp8.left {
@@ -167,8 +176,10 @@ func (c *chosen) explain(in Input, dda rcclx.DDAChoice, fp8 fp8Publication) {
 		c.comments = append(c.comments, fmt.Sprintf("FP8 is off for %s: the run did not confirm it.", name))
 	}
 	if !on && asked {
-		c.comments = append(c.comments, "Nothing of what was asked for is both confirmed and worth it: these are the variables of Baseline.")
-		off = append([]string{"Nothing of what was asked for is both confirmed and worth it, so that the variables are Baseline's"}, off...)
+		c.comments = append(c.comments,
+			"Nothing of what was asked for is both confirmed and worth it: these are the variables of Baseline.")
+		off = append([]string{"Nothing of what was asked for is both confirmed and worth it, so that the variables " +
+			"are Baseline's"}, off...)
 	}
 	if len(off) > 0 {
 		c.note += " " + strings.Join(off, "; ") + "."
@@ -211,7 +222,8 @@ func (c *chosen) gains(in Input, v rcclx.Variant, of []string) {
 func costs(in Input, v rcclx.Variant) string {
 	var most *rcclx.Worth
 	for i := range in.Worth {
-		if w := &in.Worth[i]; w.Variant == v && w.MemoryBytes != nil && (most == nil || *w.MemoryBytes > *most.MemoryBytes) {
+		if w := &in.Worth[i]; w.Variant == v && w.MemoryBytes != nil &&
+			(most == nil || *w.MemoryBytes > *most.MemoryBytes) {
 			most = w
 		}
 	}

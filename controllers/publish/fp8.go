@@ -45,20 +45,24 @@ type lossOf struct {
 // provenFP8 decides which collectives get FP8 in the published settings. encodings says that the members' GPUs encode
 // FP8 differently: each node's own run cannot show what comes of that between nodes. notWorth says of collectives why
 // FP8 does not pay for them; none where that does not count.
-func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts, encodings string, notWorth map[string]string) fp8Publication {
+func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, library *v1alpha1.LibraryFacts,
+	encodings string, notWorth map[string]string) fp8Publication {
 	if spec.LowPrecision.Mode == v1alpha1.FeatureDisabled || spec.LowPrecision.Mode == "" {
 		return fp8Publication{}
 	}
 	if library == nil {
-		return fp8Publication{withheld: "FP8 is asked for, and it is not known which library was measured.", reason: v1alpha1.ReasonNotProven}
+		return fp8Publication{withheld: "FP8 is asked for, and it is not known which library was measured.",
+			reason: v1alpha1.ReasonNotProven}
 	}
 	flavor := settings.GatesOf(library)
 	required := spec.LowPrecision.Mode == v1alpha1.FeatureRequired
 	if encodings != "" {
 		if required {
-			return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings, withheld: "lowPrecision.mode is Required. " + encodings}
+			return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings,
+				withheld: "lowPrecision.mode is Required. " + encodings}
 		}
-		return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings, note: " " + encodings, variables: fp8Variables(flavor, spec, nil),
+		return fp8Publication{reason: v1alpha1.ReasonMixedFP8Encodings,
+			note: " " + encodings, variables: fp8Variables(flavor, spec, nil),
 			comments: []string{"FP8 is off: the group has GPUs that encode it differently"}}
 	}
 	var keep, unproven []string
@@ -66,7 +70,9 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, lib
 	var lossy, accepted []lossOf // what keeps it from being published, and what the spec accepts
 	job := settings.JobOf(spec, shown)
 	for _, c := range askedFP8(spec) {
-		i := slices.IndexFunc(shown, func(s v1alpha1.SettingStatus) bool { return s.Name == rcclx.PrefixLowPrecision+c })
+		i := slices.IndexFunc(shown, func(s v1alpha1.SettingStatus) bool {
+			return s.Name == rcclx.PrefixLowPrecision+c
+		})
 		proof := i >= 0 && settings.Allowed(&shown[i]) && shown[i].Verified == v1alpha1.VerifiedConfirmed
 		usable := job.UsabilityOf(rcclx.Collective(c))
 		switch {
@@ -88,19 +94,24 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, lib
 	switch {
 	case required && len(lossy) > 0:
 		return fp8Publication{reason: lossReason(lossy), withheld: fmt.Sprintf(
-			"lowPrecision.mode is Required, and %s: %s; else name only the other collectives in lowPrecision.collectives.", lossWords(lossy), toAccept(lossy))}
+			"lowPrecision.mode is Required, and %s: %s; else name only the other collectives in "+
+				"lowPrecision.collectives.", lossWords(lossy), toAccept(lossy))}
 	case required && len(unchecked) > 0:
 		return fp8Publication{reason: v1alpha1.ReasonNotProven, withheld: fmt.Sprintf(
-			"lowPrecision.mode is Required, and %s: run again with agents of this release, and measure sizes from %s on.", unchecked[0].why, rcclx.HumanBytes(rcclx.LowPrecisionMinBytes))}
+			"lowPrecision.mode is Required, and %s: run again with agents of this release, and measure sizes "+
+				"from %s on.", unchecked[0].why, rcclx.HumanBytes(rcclx.LowPrecisionMinBytes))}
 	case required && len(left) > 0:
 		return fp8Publication{reason: v1alpha1.ReasonNotWorthIt, withheld: fmt.Sprintf(
-			"lowPrecision.mode is Required, and %s: name only the other collectives in lowPrecision.collectives, set the mode to Preferred, or publish.choice to AsRequested.", left[0].why)}
+			"lowPrecision.mode is Required, and %s: name only the other collectives in lowPrecision.collectives, "+
+				"set the mode to Preferred, or publish.choice to AsRequested.", left[0].why)}
 	}
 	left = append(left, unchecked...)
 	if flavor == rcclx.FlavorRCCLXStable && len(keep) < len(rcclx.Collectives()) {
 		if required && len(keep) > 0 {
 			return fp8Publication{reason: v1alpha1.ReasonNotProven, withheld: fmt.Sprintf(
-				"lowPrecision.mode is Required, and this library has one switch for all collectives, of which the run did not prove %s: measure these, too.", strings.Join(unproven, ", "))}
+				"lowPrecision.mode is Required, and this library has one switch for all collectives, "+
+					"of which the run did not prove %s: measure these, too.",
+				strings.Join(unproven, ", "))}
 		}
 		for _, c := range keep {
 			left = append(left, leftOut{c, "this library has one switch for all four collectives"})
@@ -109,12 +120,15 @@ func provenFP8(spec *v1alpha1.CommGroupSpec, shown []v1alpha1.SettingStatus, lib
 	}
 	out := fp8Publication{variables: fp8Variables(flavor, spec, keep), keep: keep, left: left, unproven: unproven}
 	for _, c := range keep {
-		out.record = append(out.record, v1alpha1.PublishedLowPrecision{Collective: v1alpha1.Collective(c), Losses: job.Data[rcclx.Collective(c)].Names()})
+		out.record = append(out.record, v1alpha1.PublishedLowPrecision{Collective: v1alpha1.Collective(c),
+			Losses: job.Data[rcclx.Collective(c)].Names()})
 	}
 	if len(accepted) > 0 {
 		out.reason = lossReason(accepted)
-		out.note += fmt.Sprintf(" %s; it is published for them all the same, since %s.", lossWords(accepted), acceptedBy(accepted))
-		out.comments = append(out.comments, fmt.Sprintf("%s: it is on here for them all the same, since %s", lossWords(accepted), acceptedBy(accepted)))
+		out.note += fmt.Sprintf(" %s; it is published for them all the same, since %s.",
+			lossWords(accepted), acceptedBy(accepted))
+		out.comments = append(out.comments,
+			fmt.Sprintf("%s: it is on here for them all the same, since %s", lossWords(accepted), acceptedBy(accepted)))
 	}
 	if len(lossy) > 0 {
 		out.reason = lossReason(lossy)
@@ -159,11 +173,13 @@ func lossWords(of []lossOf) string {
 		case rcclx.LossWrongData:
 			parts = append(parts, "wrong elements with "+names)
 		case rcclx.LossTail:
-			parts = append(parts, fmt.Sprintf("wrong elements with %s at counts that are no multiple of 128 x ranks (AllReduce) or 128 (ReduceScatter) (TailHazard)", names))
+			parts = append(parts, fmt.Sprintf("wrong elements with %s at counts that are no multiple of 128 x ranks "+
+				"(AllReduce) or 128 (ReduceScatter) (TailHazard)", names))
 		case rcclx.LossOverflow:
 			parts = append(parts, fmt.Sprintf("NaN, infinite or clipped values with %s (Overflow)", names))
 		case rcclx.LossUnderflow:
-			parts = append(parts, fmt.Sprintf("a mean error over %s with %s (Underflow)", units.Percent(rcclx.MaxMeanErrorPPM), names))
+			parts = append(parts,
+				fmt.Sprintf("a mean error over %s with %s (Underflow)", units.Percent(rcclx.MaxMeanErrorPPM), names))
 		}
 	}
 	if len(parts) == 0 { // a loss without a name
@@ -183,7 +199,8 @@ func toAccept(of []lossOf) string {
 		parts = append(parts, "if every job pads its counts, set publish.jobCounts to Padded")
 	}
 	if names := acceptable(of); len(names) > 0 {
-		parts = append(parts, fmt.Sprintf("if your models bear the loss, set publish.acceptedLosses to [%s]", strings.Join(names, ", ")))
+		parts = append(parts,
+			fmt.Sprintf("if your models bear the loss, set publish.acceptedLosses to [%s]", strings.Join(names, ", ")))
 	}
 	if len(parts) == 0 {
 		return "look for the cause (docs/runbooks/reasons/WrongData.md)"
@@ -256,6 +273,8 @@ func (f fp8Publication) apply(env []v1alpha1.EnvVar) []v1alpha1.EnvVar {
 		}
 		return out
 	}
-	out := slices.DeleteFunc(slices.Clone(env), func(e v1alpha1.EnvVar) bool { return strings.HasPrefix(e.Name, fp8Prefix) })
+	out := slices.DeleteFunc(slices.Clone(env), func(e v1alpha1.EnvVar) bool {
+		return strings.HasPrefix(e.Name, fp8Prefix)
+	})
 	return append(out, f.variables...)
 }

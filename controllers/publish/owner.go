@@ -24,7 +24,8 @@ func notOwned(in Input, name string) Publication {
 		Published: otherPublished(in, name),
 		WakeAt:    in.Now.Add(lookAgain),
 		Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNotOwned,
-			Message: fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another name, or delete it.", name, ownerOf(in.Existing))},
+			Message: fmt.Sprintf("ConfigMap %s exists and %s; it is left alone. Set publish.configMapName to another "+
+				"name, or delete it.", name, ownerOf(in.Existing))},
 	}
 }
 

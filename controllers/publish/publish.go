@@ -82,13 +82,15 @@ func decide(in Input) Publication {
 	old := in.Group.Status.Published
 	if in.Group.Spec.Publish.Mode == v1alpha1.PublishOff {
 		return Publication{
-			Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPublishOff, Message: "publish.mode is Off."},
-			Remove:    slices.Clone(in.Owned),
+			Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPublishOff,
+				Message: "publish.mode is Off."},
+			Remove: slices.Clone(in.Owned),
 		}
 	}
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
-		return Publication{Published: otherPublished(in, name), Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNameInvalid,
-			Message: fmt.Sprintf("No ConfigMap can be named %q: %s. Change publish.configMapName.", name, bad[0])}}
+		return Publication{Published: otherPublished(in, name),
+			Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapNameInvalid,
+				Message: fmt.Sprintf("No ConfigMap can be named %q: %s. Change publish.configMapName.", name, bad[0])}}
 	}
 	if in.Existing != nil && !objects.OwnedBy(in.Existing, in.Group) {
 		return notOwned(in, name)
@@ -103,19 +105,23 @@ func decide(in Input) Publication {
 	}
 	choice.leaveOutComputed(&in.Group.Spec)
 	if variable, why := notPublishable(valuesOf(choice.env)); why != "" {
-		return keepPublished(in, old, name, fmt.Sprintf("Nothing is published: variable %s %s. Correct runtime.env, or the runtime image where it is not there.", variable, why),
-			v1alpha1.ReasonVariableNotPublishable)
+		return keepPublished(in, old, name, fmt.Sprintf("Nothing is published: variable %s %s. Correct runtime.env, "+
+			"or the runtime image where it is not there.", variable, why), v1alpha1.ReasonVariableNotPublishable)
 	}
 	desired := configMapWith(in, name, choice.env, choice.comments)
 	if in.Existing == nil && !in.Certain {
 		return Publication{LookUp: true, Published: old,
-			Condition: decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven, Message: "The ConfigMap is being looked up."}}
+			Condition: decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotProven,
+				Message: "The ConfigMap is being looked up."}}
 	}
 	out := Publication{
-		Condition: decision.Finding{Status: metav1.ConditionTrue, Reason: cmp.Or(choice.reason, v1alpha1.ReasonPublished),
-			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s", name, in.Run.ID, name, choice.note)},
-		Published: &v1alpha1.PublishedStatus{ConfigMapName: name, Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash],
-			RunID: in.Run.ID, Time: *decision.Stamp(in.Now), LowPrecision: choice.fp8},
+		Condition: decision.Finding{Status: metav1.ConditionTrue,
+			Reason: cmp.Or(choice.reason, v1alpha1.ReasonPublished), Message: fmt.Sprintf("ConfigMap %s holds "+
+				"the settings that run %s proved on all members: `envFrom: [{configMapRef: {name: %s}}]`.%s",
+				name, in.Run.ID, name, choice.note)},
+		Published: &v1alpha1.PublishedStatus{ConfigMapName: name,
+			Hash: desired.Annotations[v1alpha1.AnnotationSettingsHash], RunID: in.Run.ID, Time: *decision.Stamp(in.Now),
+			LowPrecision: choice.fp8},
 	}
 	if old != nil && samePublished(old, out.Published) {
 		out.Published = old
@@ -123,8 +129,9 @@ func decide(in Input) Publication {
 	if !sameSettings(in.Existing, desired) {
 		out.ConfigMap = desired
 		if in.Existing != nil && old != nil && old.ConfigMapName == name && !intact(in.Existing, old.Hash) {
-			out.Events = append(out.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonSettingsRestored, Action: "PublishSettings",
-				Note: fmt.Sprintf("ConfigMap %s did not hold what run %s proved: someone changed it. It holds the proven settings again.", name, old.RunID)})
+			out.Events = append(out.Events, decision.Event{Warning: true, Reason: v1alpha1.ReasonSettingsRestored,
+				Action: "PublishSettings", Note: fmt.Sprintf("ConfigMap %s did not hold what run %s proved: "+
+					"someone changed it. It holds the proven settings again.", name, old.RunID)})
 		}
 	}
 	for _, other := range in.Owned {
@@ -139,22 +146,28 @@ func decide(in Input) Publication {
 func keepPublished(in Input, old *v1alpha1.PublishedStatus, name, why, reason string) Publication {
 	if other := otherPublished(in, name); other != nil {
 		return Publication{Published: other, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason,
-			Message: fmt.Sprintf("%s ConfigMap %s, of the name before, still holds the settings of run %s.", explain.Sentence(why), other.ConfigMapName, other.RunID)}}
+			Message: fmt.Sprintf("%s ConfigMap %s, of the name before, still holds the settings of run %s.",
+				explain.Sentence(why), other.ConfigMapName, other.RunID)}}
 	}
 	if old == nil || in.Existing == nil {
 		return Publication{Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason, Message: why}}
 	}
 	if !intact(in.Existing, old.Hash) {
-		return Publication{Published: old, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapChanged,
-			Message: fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: do not use it. They are put back once a run passes. %s", name, old.RunID, explain.Sentence(why))}}
+		return Publication{Published: old,
+			Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonConfigMapChanged,
+				Message: fmt.Sprintf("ConfigMap %s was changed by someone after run %s proved its settings: "+
+					"do not use it. They are put back once a run passes. %s", name, old.RunID, explain.Sentence(why))}}
 	}
 	// A run that goes on changes nothing in what is proven, and whoever failed before it is not proven by its start.
 	if in.Run != nil && in.Run.Phase == v1alpha1.RunPhaseRunning && in.Run.ProvenRunID == old.RunID {
-		return Publication{Published: old, Condition: decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished,
-			Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.", name, old.RunID, in.Run.ID)}}
+		return Publication{Published: old,
+			Condition: decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPublished,
+				Message: fmt.Sprintf("ConfigMap %s holds the settings that run %s proved; run %s is going on.",
+					name, old.RunID, in.Run.ID)}}
 	}
 	return Publication{Published: old, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: reason,
-		Message: fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.", explain.Sentence(why), name, old.RunID)}}
+		Message: fmt.Sprintf("%s ConfigMap %s still holds the settings of run %s.",
+			explain.Sentence(why), name, old.RunID)}}
 }
 
 // proven returns a member's report whose variables hold for all, or why there is nothing to publish.
@@ -168,13 +181,16 @@ func proven(in Input) (why, reason string, report *v1alpha1.NodeRunStatus) {
 	case run.Generation != in.Group.Generation:
 		return fmt.Sprintf("Run %s measured an older spec.", run.ID), v1alpha1.ReasonNotProven, nil
 	case len(judge.StaleNodes(in.Outcomes)) > 0:
-		return fmt.Sprintf("The results of %s no longer count.", explain.Names(judge.StaleNodes(in.Outcomes), 5)), v1alpha1.ReasonNotProven, nil
+		return fmt.Sprintf("The results of %s no longer count.", explain.Names(judge.StaleNodes(in.Outcomes), 5)),
+			v1alpha1.ReasonNotProven, nil
 	case run.Verdict != v1alpha1.VerdictPass:
-		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict), v1alpha1.ReasonNotProven, nil
+		return fmt.Sprintf("Run %s did not pass on every member (%s).", run.ID, run.Verdict),
+			v1alpha1.ReasonNotProven, nil
 	case in.Origin == v1alpha1.OriginUnknown:
 		return "It is not known whether the results come from hardware.", v1alpha1.ReasonNotProven, nil
 	case in.Origin == v1alpha1.OriginSimulated && in.Group.Spec.Publish.Simulated != v1alpha1.SimulatedAllow:
-		return "The results come from the simulator. Set publish.simulated to Allow to publish them all the same.", v1alpha1.ReasonSimulatedResults, nil
+		return "The results come from the simulator. Set publish.simulated to Allow to publish them all the same.",
+			v1alpha1.ReasonSimulatedResults, nil
 	}
 	if unmet := settings.RequirementUnmet(in.Settings, &in.Group.Spec); unmet != "" {
 		return unmet + ".", v1alpha1.ReasonRequirementNotMet, nil
@@ -190,7 +206,8 @@ func proven(in Input) (why, reason string, report *v1alpha1.NodeRunStatus) {
 			continue
 		}
 		if name := firstDifference(first.Report.Environment, o.Report.Environment); name != "" {
-			return fmt.Sprintf("Variable %s differs between node %s and node %s: use one runtime image on all members.", name, first.Node, o.Node), v1alpha1.ReasonNotProven, nil
+			return fmt.Sprintf("Variable %s differs between node %s and node %s: use one runtime image on all members.",
+				name, first.Node, o.Node), v1alpha1.ReasonNotProven, nil
 		}
 	}
 	if first == nil || len(first.Report.Environment) == 0 {

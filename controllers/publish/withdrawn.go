@@ -32,8 +32,10 @@ func Decide(in Input) Publication {
 	rest, objections := in.withoutFP8(variables)
 	if why, next := mayNotStay(in, rest); why != "" {
 		// The status has it until it is gone: a delete that the API server refuses is tried again.
-		return Publication{Published: old, Remove: []string{old.ConfigMapName}, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
-			Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s. %s; what the next run that passes proves is published.", old.ConfigMapName, why, next)}}
+		return Publication{Published: old, Remove: []string{old.ConfigMapName},
+			Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
+				Message: fmt.Sprintf("ConfigMap %s is deleted: variable %s. %s; what the next run that passes proves "+
+					"is published.", old.ConfigMapName, why, next)}}
 	}
 	if len(objections) == 0 {
 		return out
@@ -45,7 +47,8 @@ func Decide(in Input) Publication {
 // without it.
 func (in *Input) rewritten(kept *corev1.ConfigMap, rest map[string]string, objections []string) Publication {
 	old := in.Group.Status.Published
-	comments := []string{fmt.Sprintf("The settings that run %s proved, less what may not be published any longer.", old.RunID)}
+	comments := []string{fmt.Sprintf("The settings that run %s proved, less what may not be published any longer.",
+		old.RunID)}
 	for _, o := range objections {
 		comments = append(comments, "FP8 is off: "+o+".")
 	}
@@ -53,21 +56,24 @@ func (in *Input) rewritten(kept *corev1.ConfigMap, rest map[string]string, objec
 	var hash string
 	next.Data, hash = contentOf(rest, comments)
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1alpha1.AnnotationSettingsHash, hash)
-	published := &v1alpha1.PublishedStatus{ConfigMapName: old.ConfigMapName, Hash: hash, RunID: old.RunID, Time: *decision.Stamp(in.Now)}
+	published := &v1alpha1.PublishedStatus{ConfigMapName: old.ConfigMapName, Hash: hash, RunID: old.RunID,
+		Time: *decision.Stamp(in.Now)}
 	for _, p := range old.LowPrecision {
 		if switchedOn(rest, rcclx.Collective(p.Collective)) {
 			published.LowPrecision = append(published.LowPrecision, p)
 		}
 	}
-	return Publication{Published: published, ConfigMap: next, Condition: decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVariableNotPublishable,
-		Message: fmt.Sprintf("ConfigMap %s holds the settings of run %s with FP8 off: variable %s. Pods that run keep their environment: restart the jobs that took it before. What the next run that passes proves is published.",
-			old.ConfigMapName, old.RunID, objections[0])}}
+	return Publication{Published: published, ConfigMap: next, Condition: decision.Finding{Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonVariableNotPublishable, Message: fmt.Sprintf("ConfigMap %s holds the settings of "+
+			"run %s with FP8 off: variable %s. Pods that run keep their environment: restart the jobs that took it "+
+			"before. What the next run that passes proves is published.", old.ConfigMapName, old.RunID, objections[0])}}
 }
 
 // switchedOn says whether a variable switches FP8 on for the collective.
 func switchedOn(variables map[string]string, c rcclx.Collective) bool {
 	for name, value := range variables {
-		if strings.HasPrefix(name, fp8Prefix) && value == "1" && slices.Contains(rcclx.LowPrecisionSwitchedBy(name), c) {
+		if strings.HasPrefix(name, fp8Prefix) && value == "1" &&
+			slices.Contains(rcclx.LowPrecisionSwitchedBy(name), c) {
 			return true
 		}
 	}
@@ -140,8 +146,11 @@ func (in *Input) fp8Objection(variable string) string {
 
 // withRecorded adds what the run saw that the published settings are of. What a later run did not look at is as it was
 // then, and a loss that was accepted then stands though a later run did not meet it.
-func withRecorded(shown rcclx.Usability, recorded []v1alpha1.PublishedLowPrecision, c rcclx.Collective) rcclx.Usability {
-	i := slices.IndexFunc(recorded, func(p v1alpha1.PublishedLowPrecision) bool { return string(p.Collective) == string(c) })
+func withRecorded(shown rcclx.Usability, recorded []v1alpha1.PublishedLowPrecision,
+	c rcclx.Collective) rcclx.Usability {
+	i := slices.IndexFunc(recorded, func(p v1alpha1.PublishedLowPrecision) bool {
+		return string(p.Collective) == string(c)
+	})
 	switch {
 	case i < 0:
 		return shown

@@ -99,12 +99,14 @@ func Placements(asked []v1alpha1.Placement) []v1alpha1.Placement {
 }
 
 // Measurements are the placements and, for each datatype, the sizes at which a plan measures a collective on a node.
-func Measurements(plan *v1alpha1.RunPlan, c v1alpha1.Collective, d v1alpha1.Datatype, ranks int32) ([]rcclx.Placement, []int64) {
+func Measurements(plan *v1alpha1.RunPlan, c v1alpha1.Collective, d v1alpha1.Datatype,
+	ranks int32) ([]rcclx.Placement, []int64) {
 	asked := make([]rcclx.Placement, 0, len(plan.Placements))
 	for _, p := range plan.Placements {
 		asked = append(asked, rcclx.Placement(p))
 	}
-	return rcclx.MeasurablePlacements(rcclx.Collective(c), asked), rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), plan.SizesBytes, max(1, int(ranks)))
+	return rcclx.MeasurablePlacements(rcclx.Collective(c), asked),
+		rcclx.MeasurableSizes(rcclx.Collective(c), rcclx.Datatype(d), plan.SizesBytes, max(1, int(ranks)))
 }
 
 // Baseline is the Baseline measurements of one plan. They are worked out once for all nodes that have as many ranks.
@@ -177,7 +179,8 @@ func SpecHash(spec *v1alpha1.CommGroupSpec) string {
 		Group        *groupPlan `json:",omitempty"`
 		// GroupThresholds start a run as a node's do, so that its verdict is by the thresholds of now.
 		GroupThresholds []v1alpha1.Threshold `json:",omitempty"`
-	}{For(spec), spec.Runtime, spec.RanksPerNode, spec.Span, groupPlanOf(spec), ThresholdsOf(&spec.Benchmark, v1alpha1.SpanGroup)}
+	}{For(spec), spec.Runtime, spec.RanksPerNode, spec.Span, groupPlanOf(spec),
+		ThresholdsOf(&spec.Benchmark, v1alpha1.SpanGroup)}
 	data, err := json.Marshal(parts)
 	if err != nil {
 		// Plain strings and numbers always encode; were it not so, each generation would count as another spec.
@@ -207,7 +210,8 @@ func variants(spec *v1alpha1.CommGroupSpec) []v1alpha1.Variant {
 	if spec.DDA.Mode != v1alpha1.FeatureDisabled && slices.Contains(spec.Benchmark.Variants, v1alpha1.VariantDDA) {
 		variants = append(variants, v1alpha1.VariantDDA)
 	}
-	if spec.LowPrecision.Mode != v1alpha1.FeatureDisabled && slices.Contains(spec.Benchmark.Variants, v1alpha1.VariantLowPrecision) {
+	if spec.LowPrecision.Mode != v1alpha1.FeatureDisabled &&
+		slices.Contains(spec.Benchmark.Variants, v1alpha1.VariantLowPrecision) {
 		variants = append(variants, v1alpha1.VariantLowPrecision)
 	}
 	return variants

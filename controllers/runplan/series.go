@@ -58,7 +58,8 @@ func SeriesOf(plan *v1alpha1.RunPlan, ranks int32) []Planned {
 				continue
 			}
 			for _, p := range placements {
-				out = append(out, Planned{Key{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d, Placement: ShownPlacement(p)}, sizes})
+				out = append(out, Planned{Key{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d,
+					Placement: ShownPlacement(p)}, sizes})
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func ForGroup(group *state.Group, ct *v1alpha1.CommTask, runID string, activeSec
 
 // GroupName differs from the name of the pod that had the node alone in the same run.
 func GroupName(group *state.Group, runID, node string) string {
-	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group", group.Name, runID, "group", node)
+	return objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID+"/"+node+"/group",
+		group.Name, runID, "group", node)
 }
 
 // QueueTogether has Kueue admit the pods of a group's stage all at once or not at all: some of them alone would hold
@@ -40,7 +41,8 @@ func QueueTogether(pod *corev1.Pod, group *state.Group, runID string, members in
 	if podstate.QueueOf(pod) == "" || members <= 0 {
 		return
 	}
-	pod.Labels[podstate.PodGroupLabel] = objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID, group.Name, runID)
+	pod.Labels[podstate.PodGroupLabel] = objects.Name(validation.DNS1123LabelMaxLength, string(group.UID)+"/"+runID,
+		group.Name, runID)
 	pod.Annotations[podstate.PodGroupCountAnnotation] = strconv.Itoa(int(members))
 	pod.Annotations[podstate.NotRetriableAnnotation] = "false"
 	pod.Annotations[podstate.RoleHashAnnotation] = objects.Hash(string(group.UID) + "/" + runID)[:8]

@@ -41,13 +41,15 @@ func ForNode(group *state.Group, ct *v1alpha1.CommTask, runID string, cfg Config
 			AutomountServiceAccountToken:  ptr.To(true), // to report; the account itself hands none out
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: ptr.To(int64(10)),
-			ActiveDeadlineSeconds:         ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) + podstate.SlackSeconds),
-			EnableServiceLinks:            ptr.To(false),
-			Affinity:                      &corev1.Affinity{NodeAffinity: onNode(ct.Spec.NodeName), PodAntiAffinity: oneRunANode()},
-			Tolerations:                   Tolerations(overrides.Tolerations),
-			PriorityClassName:             cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
-			ImagePullSecrets:              spec.Runtime.ImagePullSecrets,
-			SecurityContext:               podSecurity,
+			ActiveDeadlineSeconds: ptr.To(int64(spec.Run.StartDeadlineSeconds) + int64(spec.Run.NodeDeadlineSeconds) +
+				podstate.SlackSeconds),
+			EnableServiceLinks: ptr.To(false),
+			Affinity: &corev1.Affinity{NodeAffinity: onNode(ct.Spec.NodeName),
+				PodAntiAffinity: oneRunANode()},
+			Tolerations:       Tolerations(overrides.Tolerations),
+			PriorityClassName: cmp.Or(overrides.PriorityClassName, cfg.RunPriorityClass),
+			ImagePullSecrets:  spec.Runtime.ImagePullSecrets,
+			SecurityContext:   podSecurity,
 			InitContainers: []corev1.Container{{
 				Name:            "install-agent",
 				Image:           cfg.AgentImage,
@@ -71,7 +73,8 @@ func ForNode(group *state.Group, ct *v1alpha1.CommTask, runID string, cfg Config
 			Volumes: []corev1.Volume{
 				{Name: "agent", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 				{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
-					Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(int64(spec.Runtime.Pod.ShmSizeMiB)<<20, resource.BinarySI)}}},
+					Medium:    corev1.StorageMediumMemory,
+					SizeLimit: resource.NewQuantity(int64(spec.Runtime.Pod.ShmSizeMiB)<<20, resource.BinarySI)}}},
 			},
 		},
 	}
@@ -143,7 +146,8 @@ func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, 
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	pod := &corev1.PodSecurityContext{SeccompProfile: container.SeccompProfile, SupplementalGroups: overrides.SupplementalGroups}
+	pod := &corev1.PodSecurityContext{SeccompProfile: container.SeccompProfile,
+		SupplementalGroups: overrides.SupplementalGroups}
 	if overrides.RunAsUser != nil {
 		pod.RunAsUser, pod.RunAsNonRoot = overrides.RunAsUser, ptr.To(true)
 	}
@@ -154,8 +158,10 @@ func runSecurity(overrides *v1alpha1.PodOverrides) (*corev1.PodSecurityContext, 
 // node that failed once could never pass again.
 func Tolerations(own []corev1.Toleration) []corev1.Toleration {
 	return append(slices.Clone(own),
-		corev1.Toleration{Key: v1alpha1.TaintCommFailed, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-		corev1.Toleration{Key: v1alpha1.TaintReadiness, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		corev1.Toleration{Key: v1alpha1.TaintCommFailed, Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule},
+		corev1.Toleration{Key: v1alpha1.TaintReadiness, Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule})
 }
 
 // oneRunANode keeps the scheduler from putting two runs' pods on one node, of whatever CommGroup and namespace: two
@@ -170,8 +176,10 @@ func oneRunANode() *corev1.PodAntiAffinity {
 
 // onNode lets a pod run on the node alone, and leaves it to the scheduler to put it there.
 func onNode(name string) *corev1.NodeAffinity {
-	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}}}}}}
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField,
+				Operator: corev1.NodeSelectorOpIn, Values: []string{name}}}}}}}
 }
 
 func runtimeImage(spec *v1alpha1.CommGroupSpec, cfg Config) string {
@@ -179,7 +187,8 @@ func runtimeImage(spec *v1alpha1.CommGroupSpec, cfg Config) string {
 }
 
 func fieldEnv(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	return corev1.EnvVar{Name: name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 }
 
 // Names of the accounts and roles that agents use; config/rbac holds the roles.

@@ -32,7 +32,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 var testPods = Config{AgentImage: "agent:test", DefaultRuntimeImage: "rocm:test"}
 
 func testCommTask() *v1alpha1.CommTask {
-	return &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: "g.n00001", Namespace: "team", UID: "uid-ct"}, Spec: v1alpha1.CommTaskSpec{NodeName: "n00001"}}
+	return &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: "g.n00001", Namespace: "team", UID: "uid-ct"},
+		Spec: v1alpha1.CommTaskSpec{NodeName: "n00001"}}
 }
 
 // networkPods are the pods of one group on each kind of network.
@@ -46,14 +47,18 @@ func networkPods() map[string]*corev1.Pod {
 	}
 	queued := testkit.Group()
 	queued.Spec.Run.QueueName, queued.Spec.Runtime.Pod.PriorityClassName = "validation", "system-node-critical"
-	queued.Spec.Runtime.Pod.Labels = map[string]string{podstate.QueueLabel: "of the overrides", v1alpha1.LabelRole: "mine"}
+	queued.Spec.Runtime.Pod.Labels = map[string]string{podstate.QueueLabel: "of the overrides",
+		v1alpha1.LabelRole: "mine"}
 	rdma := []v1alpha1.ResourceCount{{Name: "rdma/hca", Count: 1}, {Name: "amd.com/vnic", Count: 8}}
 	return map[string]*corev1.Pod{
 		"run":        ForNode(testkit.Group(), testCommTask(), "r1", cfg),
 		"run-queued": ForNode(queued, testCommTask(), "r1", cfg),
-		"group-pod":  group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}}),
-		"group-host": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkHost, PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}, RDMAResources: rdma}),
-		"group-multus": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkMultus, MultusNetworks: []string{"rails/rail-0", "rails/rail-1"}, RDMAResources: rdma,
+		"group-pod": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod,
+			PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}}),
+		"group-host": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkHost,
+			PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}, RDMAResources: rdma}),
+		"group-multus": group(v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkMultus,
+			MultusNetworks: []string{"rails/rail-0", "rails/rail-1"}, RDMAResources: rdma,
 			PortRange: &v1alpha1.PortRange{First: 30000, Last: 30999}}),
 	}
 }
@@ -75,7 +80,8 @@ func TestPodsAreAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != string(want) {
-			t.Errorf("%s: the pod differs from %s (go test ./controllers/runpod -run PodsAreAsWritten -update, and look at the difference)", name, path)
+			t.Errorf("%s: the pod differs from %s (go test ./controllers/runpod -run PodsAreAsWritten -update, "+
+				"and look at the difference)", name, path)
 		}
 	}
 }
@@ -87,7 +93,8 @@ func TestRDMAResourcesChangeNoOther(t *testing.T) {
 		g.Spec.RanksPerNode = 8
 		g.Spec.Runtime.Pod.Resources.Limits = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
 		g.Spec.Runtime.Pod.Resources.Requests = corev1.ResourceList{"rdma/hca": apiresource.MustParse("2")}
-		g.Spec.Network.RDMAResources = []v1alpha1.ResourceCount{{Name: v1alpha1.ResourceGPU, Count: 1}, {Name: "rdma/hca", Count: 4}, {Name: "rdma/vf", Count: 3}}
+		g.Spec.Network.RDMAResources = []v1alpha1.ResourceCount{{Name: v1alpha1.ResourceGPU, Count: 1},
+			{Name: "rdma/hca", Count: 4}, {Name: "rdma/vf", Count: 3}}
 	})
 	resources := ForGroup(g, testCommTask(), "r1", 900, testPods).Spec.Containers[0].Resources
 	for name, want := range map[corev1.ResourceName]int64{v1alpha1.ResourceGPU: 8, "rdma/hca": 2, "rdma/vf": 3} {
@@ -100,8 +107,10 @@ func TestRDMAResourcesChangeNoOther(t *testing.T) {
 
 func TestGroupPod(t *testing.T) {
 	pods := networkPods()
-	if g, r := pods["group-pod"], pods["run"]; g.Name == r.Name || g.Labels[v1alpha1.LabelStage] != v1alpha1.StagePodGroup || r.Labels[v1alpha1.LabelStage] != "" ||
-		*g.Spec.ActiveDeadlineSeconds != 900 || !slices.Equal(g.Spec.Containers[0].Command, append(r.Spec.Containers[0].Command, "--stage=Group")) {
+	if g, r := pods["group-pod"], pods["run"]; g.Name == r.Name ||
+		g.Labels[v1alpha1.LabelStage] != v1alpha1.StagePodGroup || r.Labels[v1alpha1.LabelStage] != "" ||
+		*g.Spec.ActiveDeadlineSeconds != 900 ||
+		!slices.Equal(g.Spec.Containers[0].Command, append(r.Spec.Containers[0].Command, "--stage=Group")) {
 		t.Errorf("pods %s and %s: labels %v, command %v", g.Name, r.Name, g.Labels, g.Spec.Containers[0].Command)
 	}
 	sysctls := []corev1.Sysctl{{Name: "net.ipv4.ip_local_port_range", Value: "30000 30999"}}
@@ -119,13 +128,18 @@ func TestGroupPod(t *testing.T) {
 	} {
 		p := pods[name]
 		ranks, install := p.Spec.Containers[0], p.Spec.InitContainers[0]
-		if p.Spec.HostNetwork != tc.host || p.Spec.DNSPolicy != tc.dns || p.Annotations[MultusAnnotation] != tc.multus || !slices.Equal(p.Spec.SecurityContext.Sysctls, tc.sysctls) {
-			t.Errorf("%s: host network %t, DNS %q, annotations %v, sysctls %v", name, p.Spec.HostNetwork, p.Spec.DNSPolicy, p.Annotations, p.Spec.SecurityContext.Sysctls)
+		if p.Spec.HostNetwork != tc.host || p.Spec.DNSPolicy != tc.dns ||
+			p.Annotations[MultusAnnotation] != tc.multus || !slices.Equal(p.Spec.SecurityContext.Sysctls, tc.sysctls) {
+			t.Errorf("%s: host network %t, DNS %q, annotations %v, sysctls %v",
+				name, p.Spec.HostNetwork, p.Spec.DNSPolicy, p.Annotations, p.Spec.SecurityContext.Sysctls)
 		}
-		for what, security := range map[string]*corev1.SecurityContext{"ranks": ranks.SecurityContext, "install": install.SecurityContext} {
-			if lock := slices.Contains(security.Capabilities.Add, "IPC_LOCK"); lock != (tc.lock && what == "ranks") || security.Privileged != nil || *security.AllowPrivilegeEscalation ||
+		for what, security := range map[string]*corev1.SecurityContext{"ranks": ranks.SecurityContext,
+			"install": install.SecurityContext} {
+			if lock := slices.Contains(security.Capabilities.Add, "IPC_LOCK"); lock != (tc.lock && what == "ranks") ||
+				security.Privileged != nil || *security.AllowPrivilegeEscalation ||
 				!slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
-				t.Errorf("%s: container %s may %v, and drops %v", name, what, security.Capabilities.Add, security.Capabilities.Drop)
+				t.Errorf("%s: container %s may %v, and drops %v",
+					name, what, security.Capabilities.Add, security.Capabilities.Drop)
 			}
 		}
 		for resource, want := range map[corev1.ResourceName]int64{"rdma/hca": 1, "amd.com/vnic": 8} {
@@ -134,7 +148,8 @@ func TestGroupPod(t *testing.T) {
 			}
 			limit, request := ranks.Resources.Limits[resource], ranks.Resources.Requests[resource]
 			if limit.Value() != want || request.Value() != want {
-				t.Errorf("%s: limit of %s is %s and request %s, want %d", name, resource, limit.String(), request.String(), want)
+				t.Errorf("%s: limit of %s is %s and request %s, want %d",
+					name, resource, limit.String(), request.String(), want)
 			}
 		}
 		if gpus := ranks.Resources.Limits[v1alpha1.ResourceGPU]; gpus.Value() != 8 {
@@ -145,7 +160,8 @@ func TestGroupPod(t *testing.T) {
 
 func TestRunPodsQueueAndPriority(t *testing.T) {
 	pods := networkPods()
-	if p := pods["run-queued"]; p.Labels[podstate.QueueLabel] != "validation" || p.Labels[v1alpha1.LabelRole] != v1alpha1.RoleRun || p.Spec.PriorityClassName != "system-node-critical" {
+	if p := pods["run-queued"]; p.Labels[podstate.QueueLabel] != "validation" ||
+		p.Labels[v1alpha1.LabelRole] != v1alpha1.RoleRun || p.Spec.PriorityClassName != "system-node-critical" {
 		t.Errorf("labels %v, priority class %s", p.Labels, p.Spec.PriorityClassName)
 	}
 	if p := pods["run"]; p.Labels[podstate.QueueLabel] != "" || p.Spec.PriorityClassName != "commgroup-run" {
@@ -190,7 +206,8 @@ func TestAPIServerTakesPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, shippedPriorityClass(t)} {
+	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}},
+		shippedPriorityClass(t)} {
 		if err := c.Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
@@ -201,11 +218,13 @@ func TestAPIServerTakesPods(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !equality.Semantic.DeepEqual(made.Spec.SecurityContext.Sysctls, pod.Spec.SecurityContext.Sysctls) || made.Spec.HostNetwork != pod.Spec.HostNetwork {
+		if !equality.Semantic.DeepEqual(made.Spec.SecurityContext.Sysctls, pod.Spec.SecurityContext.Sysctls) ||
+			made.Spec.HostNetwork != pod.Spec.HostNetwork {
 			t.Errorf("%s: the API server changed the pod: %+v", name, made.Spec)
 		}
 		if name == "run" && (*made.Spec.Priority != -1000 || *made.Spec.PreemptionPolicy != corev1.PreemptNever) {
-			t.Errorf("priority %d, preemption %s; a run must never push a job aside", *made.Spec.Priority, *made.Spec.PreemptionPolicy)
+			t.Errorf("priority %d, preemption %s; a run must never push a job aside",
+				*made.Spec.Priority, *made.Spec.PreemptionPolicy)
 		}
 	}
 	// What setNetwork avoids is really refused.
@@ -233,12 +252,14 @@ func shippedPriorityClass(t *testing.T) *schedulingv1.PriorityClass {
 
 func TestRunPodUser(t *testing.T) {
 	g := testkit.Group()
-	if p := ForNode(g, testCommTask(), "r1", testPods).Spec.SecurityContext; p.RunAsUser != nil || p.RunAsNonRoot != nil {
+	if p := ForNode(g, testCommTask(), "r1", testPods).Spec.SecurityContext; p.RunAsUser != nil ||
+		p.RunAsNonRoot != nil {
 		t.Errorf("without runAsUser: %+v", p)
 	}
 	g.Spec.Runtime.Pod.RunAsUser, g.Spec.Runtime.Pod.SupplementalGroups = ptr.To(int64(1000)), []int64{109}
 	p := ForGroup(g, testCommTask(), "r1", 900, testPods).Spec.SecurityContext
-	if p.RunAsUser == nil || *p.RunAsUser != 1000 || p.RunAsNonRoot == nil || !*p.RunAsNonRoot || !slices.Equal(p.SupplementalGroups, []int64{109}) {
+	if p.RunAsUser == nil || *p.RunAsUser != 1000 || p.RunAsNonRoot == nil || !*p.RunAsNonRoot ||
+		!slices.Equal(p.SupplementalGroups, []int64{109}) {
 		t.Errorf("with runAsUser: %+v", p)
 	}
 }
@@ -247,7 +268,8 @@ func TestQueueTogether(t *testing.T) {
 	g := testkit.Group()
 	ct := &v1alpha1.CommTask{Spec: v1alpha1.CommTaskSpec{NodeName: "a"}}
 	pod := ForGroup(g, ct, "1-1", 60, testPods)
-	if QueueTogether(pod, g, "1-1", 4); pod.Labels[podstate.PodGroupLabel] != "" || pod.Annotations[podstate.PodGroupCountAnnotation] != "" {
+	if QueueTogether(pod, g, "1-1", 4); pod.Labels[podstate.PodGroupLabel] != "" ||
+		pod.Annotations[podstate.PodGroupCountAnnotation] != "" {
 		t.Errorf("without a queue: %v %v", pod.Labels, pod.Annotations)
 	}
 	g.Spec.Run.QueueName = "gpus"
@@ -257,7 +279,8 @@ func TestQueueTogether(t *testing.T) {
 		pod = ForGroup(g, ct, "1-1", 60, testPods)
 		QueueTogether(pod, g, "1-1", 4)
 		roles[pod.Annotations[podstate.RoleHashAnnotation]] = true
-		if names[pod.Labels[podstate.PodGroupLabel]] = true; pod.Annotations[podstate.PodGroupCountAnnotation] != "4" || pod.Annotations[podstate.NotRetriableAnnotation] != "false" || pod.Labels[podstate.QueueLabel] != "gpus" {
+		if names[pod.Labels[podstate.PodGroupLabel]] = true; pod.Annotations[podstate.PodGroupCountAnnotation] != "4" ||
+			pod.Annotations[podstate.NotRetriableAnnotation] != "false" || pod.Labels[podstate.QueueLabel] != "gpus" {
 			t.Errorf("%v %v", pod.Labels, pod.Annotations)
 		}
 	}

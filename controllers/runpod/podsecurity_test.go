@@ -22,8 +22,9 @@ func podSecurityLevels(t *testing.T, c client.Client) {
 		change func(*v1alpha1.CommGroupSpec)
 		lowest string // the most restrictive level that takes the pods
 	}{
-		"as it is":    {func(*v1alpha1.CommGroupSpec) {}, "baseline"},
-		"with a user": {func(s *v1alpha1.CommGroupSpec) { s.Runtime.Pod.RunAsUser = ptr.To(int64(1000)) }, "restricted"},
+		"as it is": {func(*v1alpha1.CommGroupSpec) {}, "baseline"},
+		"with a user": {func(s *v1alpha1.CommGroupSpec) { s.Runtime.Pod.RunAsUser = ptr.To(int64(1000)) },
+			"restricted"},
 		"with a user and more": {func(s *v1alpha1.CommGroupSpec) {
 			s.Runtime.Pod.RunAsUser, s.Runtime.Pod.SupplementalGroups = ptr.To(int64(1000)), []int64{109}
 			s.Runtime.Pod.Labels, s.Runtime.Pod.PriorityClassName = map[string]string{"a": "b"}, ""
@@ -32,10 +33,12 @@ func podSecurityLevels(t *testing.T, c client.Client) {
 			s.Network.PortRange, s.Runtime.Pod.RunAsUser = ports, ptr.To(int64(1000))
 		}, "restricted"},
 		"with Multus": {func(s *v1alpha1.CommGroupSpec) {
-			s.Network.Mode, s.Network.MultusNetworks, s.Runtime.Pod.RunAsUser = v1alpha1.NetworkMultus, []string{"rails/r0"}, ptr.To(int64(1000))
+			s.Network.Mode, s.Network.MultusNetworks, s.Runtime.Pod.RunAsUser = v1alpha1.NetworkMultus,
+				[]string{"rails/r0"}, ptr.To(int64(1000))
 		}, "restricted"},
-		"with RDMA":             {func(s *v1alpha1.CommGroupSpec) { s.Network.RDMAResources = rdma }, "privileged"},
-		"on the node's network": {func(s *v1alpha1.CommGroupSpec) { s.Network.Mode = v1alpha1.NetworkHost }, "privileged"},
+		"with RDMA": {func(s *v1alpha1.CommGroupSpec) { s.Network.RDMAResources = rdma }, "privileged"},
+		"on the node's network": {func(s *v1alpha1.CommGroupSpec) { s.Network.Mode = v1alpha1.NetworkHost },
+			"privileged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := testkit.Group()

@@ -82,7 +82,8 @@ func Ask(group *state.Group) string { return v1alpha1.AskRun(group.Namespace, gr
 // generation that was assigned, finished with a verdict.
 func FinishedReport(ct *v1alpha1.CommTask) *v1alpha1.NodeRunStatus {
 	r, a := ct.Status.Run, ct.Spec.Run
-	if r == nil || a == nil || r.ID != a.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished || r.Verdict == "" {
+	if r == nil || a == nil || r.ID != a.ID || r.Generation != a.Generation || r.Phase != v1alpha1.NodeRunFinished ||
+		r.Verdict == "" {
 		return nil
 	}
 	return r

@@ -27,7 +27,9 @@ func Parse(line string) (cron.Schedule, error) {
 	}
 	// What else the parser takes, as a time zone, it may also fall over.
 	if n := len(strings.Fields(line)); n != 5 && !slices.Contains(names, line) {
-		return nil, fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week; or one of %s", units.Counted(n, "field"), strings.Join(names, ", "))
+		return nil,
+			fmt.Errorf("it has %s, expected five: minute, hour, day of the month, month, day of the week; or one of %s",
+				units.Counted(n, "field"), strings.Join(names, ", "))
 	}
 	return cron.ParseStandard(line)
 }

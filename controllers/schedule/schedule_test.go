@@ -22,7 +22,8 @@ func TestParse(t *testing.T) {
 // TestOddLines: a line that the API's rule refuses, of an object from before there was the rule, is told and takes no
 // manager down.
 func TestOddLines(t *testing.T) {
-	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
+	for _, line := range []string{"TZ=Europe/Berlin", "TZ=", "TZ=Europe/Berlin 0 3 * * *",
+		"CRON_TZ=Asia/Tokyo 0 3 * * *", "@every 1s", "@every 0 0 0 0", "0 3 * * 7", "0 3 * *", " "} {
 		if schedule, err := Parse(line); err == nil || schedule != nil || !next(line, testkit.Now).IsZero() {
 			t.Errorf("%q is taken: %v", line, err)
 		}

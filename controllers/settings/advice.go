@@ -86,7 +86,8 @@ func Worth(in WorthInput) (flavor rcclx.Flavor, all []rcclx.Worth) {
 }
 
 // judgeWorth gathers the members' numbers for one setting, collective and datatype.
-func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from WorthInput, reports []*v1alpha1.NodeRunStatus) (rcclx.Worth, bool) {
+func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from WorthInput,
+	reports []*v1alpha1.NodeRunStatus) (rcclx.Worth, bool) {
 	c, d := v1alpha1.Collective(in.Collective), v1alpha1.Datatype(in.Datatype)
 	placements, sizes := runplan.Measurements(plan, c, d, from.Spec.RanksPerNode)
 	sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int64) bool { return !in.Acts(size) })
@@ -94,9 +95,12 @@ func judgeWorth(in rcclx.WorthInput, plan *v1alpha1.RunPlan, from WorthInput, re
 		return rcclx.Worth{}, false
 	}
 	for _, p := range placements {
-		x := &abComparison{base: runplan.Key{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d, Placement: runplan.ShownPlacement(p)}, with: runplan.Key{Variant: v1alpha1.Variant(in.Variant), Collective: c, Datatype: d, Placement: runplan.ShownPlacement(p)}}
+		x := &abComparison{base: runplan.Key{Variant: v1alpha1.VariantBaseline, Collective: c, Datatype: d,
+			Placement: runplan.ShownPlacement(p)}, with: runplan.Key{Variant: v1alpha1.Variant(in.Variant),
+			Collective: c, Datatype: d, Placement: runplan.ShownPlacement(p)}}
 		for _, size := range sizes {
-			x.points = append(x.points, rcclx.ABPoint{SizeBytes: size, Members: len(reports), LeftOut: true, GainsPPM: make([]int64, 0, len(reports))})
+			x.points = append(x.points, rcclx.ABPoint{SizeBytes: size, Members: len(reports), LeftOut: true,
+				GainsPPM: make([]int64, 0, len(reports))})
 		}
 		for _, r := range reports {
 			x.add(r)
@@ -132,7 +136,8 @@ func (x *abComparison) add(r *v1alpha1.NodeRunStatus) {
 	base, with := seriesAt(r.Results, x.base, &x.atBase), seriesAt(r.Results, x.with, &x.atWith)
 	if with != nil {
 		x.wrong += with.WrongElements
-		if e := with.MaxRelativeErrorPPM; e != nil && *e > 0 { // the data was chosen so that FP8 must round: zero is unmeasured
+		// the data was chosen so that FP8 must round: zero is unmeasured
+		if e := with.MaxRelativeErrorPPM; e != nil && *e > 0 {
 			x.errPPM = larger(x.errPPM, e)
 		}
 	}
@@ -215,17 +220,18 @@ func Asked(spec *v1alpha1.CommGroupSpec) rcclx.Settings {
 }
 
 // Advice is the judgement as the API has it.
-func Advice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus, all []rcclx.Worth) []v1alpha1.SettingAdvice {
+func Advice(flavor rcclx.Flavor, spec *v1alpha1.CommGroupSpec, settings []v1alpha1.SettingStatus,
+	all []rcclx.Worth) []v1alpha1.SettingAdvice {
 	var out []v1alpha1.SettingAdvice
 	for _, a := range rcclx.Advise(flavor, Asked(spec), all, JobOf(spec, settings), int(spec.RanksPerNode)) {
-		shown := v1alpha1.SettingAdvice{Name: rcclx.SettingName(a.Variant, a.Collective) + "/" + string(a.Datatype), State: v1alpha1.WorthState(a.State),
-			MemoryBytes: a.MemoryBytes, Recommend: a.Recommend, Message: a.Message}
+		shown := v1alpha1.SettingAdvice{Name: rcclx.SettingName(a.Variant, a.Collective) + "/" + string(a.Datatype),
+			State: v1alpha1.WorthState(a.State), MemoryBytes: a.MemoryBytes, Recommend: a.Recommend, Message: a.Message}
 		if a.Variant == rcclx.LowPrecision && rcclx.KnowsLowPrecision(a.Collective, a.Datatype) {
 			shown.ErrorPPM = a.ErrorPPM
 		}
 		for _, b := range a.Bands(MaxBands) {
-			shown.Bands = append(shown.Bands, v1alpha1.GainBand{MinBytes: b.MinBytes, MaxBytes: b.MaxBytes, Outcome: b.Outcome,
-				MedianGainPercent: int32(max(-1_000_000, min(b.MedianGainPercent, 100)))})
+			shown.Bands = append(shown.Bands, v1alpha1.GainBand{MinBytes: b.MinBytes, MaxBytes: b.MaxBytes,
+				Outcome: b.Outcome, MedianGainPercent: int32(max(-1_000_000, min(b.MedianGainPercent, 100)))})
 		}
 		out = append(out, shown)
 	}

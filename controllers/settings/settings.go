@@ -81,7 +81,8 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 		for _, s := range outcomes[i].Report.Settings {
 			t := tallies[s.Name]
 			if t == nil {
-				tallies[s.Name] = &tally{worst: *s.DeepCopy(), worstNode: outcomes[i].Node, errors: outcomes[i].Report.DataErrors,
+				tallies[s.Name] = &tally{worst: *s.DeepCopy(),
+					worstNode: outcomes[i].Node, errors: outcomes[i].Report.DataErrors,
 					verified: s.Verified, usable: s.Usable, nodes: 1, alike: 1, warnings: slices.Clone(s.Warnings)}
 				continue
 			}
@@ -94,11 +95,13 @@ func Aggregate(outcomes []judge.Outcome) []v1alpha1.SettingStatus {
 			switch {
 			case effectiveRank(s.Effective) > effectiveRank(t.worst.Effective):
 				low, high := t.worst.MinBytes, t.worst.MaxBytes
-				t.worst, t.worstNode, t.errors, t.alike = *s.DeepCopy(), outcomes[i].Node, outcomes[i].Report.DataErrors, 1
+				t.worst, t.worstNode, t.errors, t.alike = *s.DeepCopy(), outcomes[i].Node,
+					outcomes[i].Report.DataErrors, 1
 				t.worst.MinBytes, t.worst.MaxBytes = narrower(low, s.MinBytes, 1), narrower(high, s.MaxBytes, -1)
 			case s.Effective == t.worst.Effective:
 				t.alike++
-				t.worst.MinBytes, t.worst.MaxBytes = narrower(t.worst.MinBytes, s.MinBytes, 1), narrower(t.worst.MaxBytes, s.MaxBytes, -1)
+				t.worst.MinBytes, t.worst.MaxBytes = narrower(t.worst.MinBytes, s.MinBytes, 1),
+					narrower(t.worst.MaxBytes, s.MaxBytes, -1)
 			}
 			if verifiedRank(s.Verified) > verifiedRank(t.verified) {
 				t.verified = s.Verified
@@ -185,17 +188,21 @@ func notUsable(settings []v1alpha1.SettingStatus) []string {
 func InEffect(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
 	f := state(settings, spec)
 	if names := notUsable(settings); len(names) > 0 {
-		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings of the CommRun.", explain.Names(names, 6))
+		f.Message += fmt.Sprintf(" Results are not usable with %s; see status.settings of the CommRun.",
+			explain.Names(names, 6))
 	}
 	return f
 }
 
 func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) decision.Finding {
-	if spec.DDA.Mode == v1alpha1.FeatureDisabled && spec.LowPrecision.Mode == v1alpha1.FeatureDisabled && len(spec.Runtime.Env) == 0 {
-		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotRequested, Message: "The spec asks for no setting."}
+	if spec.DDA.Mode == v1alpha1.FeatureDisabled && spec.LowPrecision.Mode == v1alpha1.FeatureDisabled &&
+		len(spec.Runtime.Env) == 0 {
+		return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotRequested,
+			Message: "The spec asks for no setting."}
 	}
 	if len(settings) == 0 {
-		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified, Message: "No run has reported on the settings."}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified,
+			Message: "No run has reported on the settings."}
 	}
 	var off, unproven, unknown []string
 	requested := 0
@@ -217,20 +224,25 @@ func state(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) deci
 	switch {
 	case len(off) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotInEffect,
-			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings of the CommRun says why.", len(off), requested, explain.Names(off, 6))}
+			Message: fmt.Sprintf("%d of %d requested settings are not in effect: %s. status.settings of the "+
+				"CommRun says why.", len(off), requested, explain.Names(off, 6))}
 	case len(unproven) > 0:
 		return decision.Finding{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotVerified,
-			Message: fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. Set the mode to Disabled if it does not help.", explain.Names(unproven, 6))}
+			Message: fmt.Sprintf("The gates allow %s, and the A/B run shows no difference from Baseline. "+
+				"Set the mode to Disabled if it does not help.", explain.Names(unproven, 6))}
 	case len(unknown) > 0:
-		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified, Message: "Not known for " + explain.Names(unknown, 6) + "."}
+		return decision.Finding{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotVerified,
+			Message: "Not known for " + explain.Names(unknown, 6) + "."}
 	}
 	return decision.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInEffect,
-		Message: fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.", requested)}
+		Message: fmt.Sprintf("All %d requested settings are in effect within their gates, confirmed by the A/B run.",
+			requested)}
 }
 
 // RequirementUnmet names a setting whose mode is Required and which is not in effect; empty where there is none.
 func RequirementUnmet(settings []v1alpha1.SettingStatus, spec *v1alpha1.CommGroupSpec) string {
-	required := map[string]v1alpha1.FeatureMode{rcclx.PrefixDDA: spec.DDA.Mode, rcclx.PrefixLowPrecision: spec.LowPrecision.Mode}
+	required := map[string]v1alpha1.FeatureMode{rcclx.PrefixDDA: spec.DDA.Mode,
+		rcclx.PrefixLowPrecision: spec.LowPrecision.Mode}
 	for _, prefix := range slices.Sorted(maps.Keys(required)) {
 		if required[prefix] != v1alpha1.FeatureRequired {
 			continue
@@ -267,7 +279,8 @@ func Summary(settings []v1alpha1.SettingStatus) string {
 			if Allowed(s) && s.Verified == v1alpha1.VerifiedConfirmed {
 				confirmed, usable = true, usable || s.Usable != v1alpha1.ResultsNotUsable
 			}
-			undecided = undecided || s.Effective == v1alpha1.EffectiveUnknown || Allowed(s) && s.Verified == v1alpha1.VerifiedUnknown
+			undecided = undecided || s.Effective == v1alpha1.EffectiveUnknown ||
+				Allowed(s) && s.Verified == v1alpha1.VerifiedUnknown
 		}
 		switch {
 		case usable:

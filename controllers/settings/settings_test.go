@@ -26,11 +26,13 @@ func settingsOf(states ...v1alpha1.SettingStatus) []judge.Outcome {
 }
 
 func TestSettingsTakeTheWorstNode(t *testing.T) {
-	in := v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectiveInEffect, Verified: v1alpha1.VerifiedConfirmed, MaxBytes: ptr.To(int64(100))}
+	in := v1alpha1.SettingStatus{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectiveInEffect,
+		Verified: v1alpha1.VerifiedConfirmed, MaxBytes: ptr.To(int64(100))}
 	partial := in
 	partial.Effective, partial.MaxBytes = v1alpha1.EffectivePartial, ptr.To(int64(50))
 	off := in
-	off.Effective, off.Reason, off.Verified, off.Cause = v1alpha1.EffectiveNotInEffect, v1alpha1.SettingReasonNotBuilt, v1alpha1.VerifiedUnknown, "not built"
+	off.Effective, off.Reason, off.Verified, off.Cause = v1alpha1.EffectiveNotInEffect, v1alpha1.SettingReasonNotBuilt,
+		v1alpha1.VerifiedUnknown, "not built"
 	for name, tc := range map[string]struct {
 		nodes     []v1alpha1.SettingStatus
 		effective v1alpha1.EffectiveState
@@ -38,14 +40,19 @@ func TestSettingsTakeTheWorstNode(t *testing.T) {
 		words     string
 		summary   string
 	}{
-		"all":        {[]v1alpha1.SettingStatus{in, in}, v1alpha1.EffectiveInEffect, v1alpha1.VerifiedConfirmed, "On 2 of 2 nodes", "DDA"},
-		"one less":   {[]v1alpha1.SettingStatus{in, partial}, v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed, "On 1 of 2 nodes, first n1", "DDA"},
-		"one off":    {[]v1alpha1.SettingStatus{in, off, in}, v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedUnknown, "first n1: not built", "none"},
-		"one silent": {[]v1alpha1.SettingStatus{in, {}}, v1alpha1.EffectiveUnknown, v1alpha1.VerifiedUnknown, "Nodes that report it: 1 of 2.", "unknown"},
+		"all": {[]v1alpha1.SettingStatus{in, in}, v1alpha1.EffectiveInEffect, v1alpha1.VerifiedConfirmed,
+			"On 2 of 2 nodes", "DDA"},
+		"one less": {[]v1alpha1.SettingStatus{in, partial}, v1alpha1.EffectivePartial, v1alpha1.VerifiedConfirmed,
+			"On 1 of 2 nodes, first n1", "DDA"},
+		"one off": {[]v1alpha1.SettingStatus{in, off, in}, v1alpha1.EffectiveNotInEffect, v1alpha1.VerifiedUnknown,
+			"first n1: not built", "none"},
+		"one silent": {[]v1alpha1.SettingStatus{in, {}}, v1alpha1.EffectiveUnknown, v1alpha1.VerifiedUnknown,
+			"Nodes that report it: 1 of 2.", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Aggregate(settingsOf(tc.nodes...))
-			if len(got) != 1 || got[0].Effective != tc.effective || got[0].Verified != tc.verified || !strings.Contains(got[0].Message, tc.words) {
+			if len(got) != 1 || got[0].Effective != tc.effective || got[0].Verified != tc.verified ||
+				!strings.Contains(got[0].Message, tc.words) {
 				t.Errorf("%+v", got)
 			}
 			if s := Summary(got); s != tc.summary {
@@ -74,11 +81,13 @@ func TestSettingsTakeTheWorstNode(t *testing.T) {
 func TestRequirement(t *testing.T) {
 	g := testkit.Group()
 	g.Spec.DDA.Mode = v1alpha1.FeatureRequired
-	off := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectiveNotInEffect}}
+	off := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required",
+		Effective: v1alpha1.EffectiveNotInEffect}}
 	if RequirementUnmet(off, &g.Spec) == "" || RequirementUnmet(nil, &g.Spec) == "" {
 		t.Error("a Required setting that is in effect nowhere is met")
 	}
-	on := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectivePartial, Verified: v1alpha1.VerifiedConfirmed}}
+	on := []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectivePartial,
+		Verified: v1alpha1.VerifiedConfirmed}}
 	if why := RequirementUnmet(on, &g.Spec); why != "" {
 		t.Error(why)
 	}

@@ -21,7 +21,8 @@ func Holders(pods []corev1.Pod, resource string, group *state.Group) string {
 	others, othersGPUs := 0, int64(0)
 	for i := range pods {
 		pod := &pods[i]
-		own := pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun && pod.Labels[v1alpha1.LabelGroupUID] == string(group.UID)
+		own := pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleRun &&
+			pod.Labels[v1alpha1.LabelGroupUID] == string(group.UID)
 		gpus := podstate.GPUs(pod, resource)
 		switch {
 		case gpus <= 0 || !podstate.Alive(pod) || own:

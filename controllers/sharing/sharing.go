@@ -26,8 +26,8 @@ const (
 type Elsewhere struct {
 	// Pods of other groups' runs that are not over, and claims of groups whose stage over several nodes has begun.
 	Pods, Claims map[string]string
-	// Ahead are the claims of groups whose stage began before this group's; of two that began in one second the lesser UID
-	// is ahead.
+	// Ahead are the claims of groups whose stage began before this group's; of two that began in one second the lesser
+	// UID is ahead.
 	Ahead map[string]string
 }
 
@@ -43,7 +43,8 @@ func Of(group *state.Group, runPods []corev1.Pod, claims []Claim, now time.Time)
 	for i := range runPods {
 		pod := &runPods[i]
 		// A gated pod holds nothing yet, and the scheduler keeps it from a node with another run's pod.
-		if node := PlannedNode(pod); node != "" && podstate.Alive(pod) && !podstate.Stuck(pod, now) && len(pod.Spec.SchedulingGates) == 0 {
+		if node := PlannedNode(pod); node != "" && podstate.Alive(pod) && !podstate.Stuck(pod, now) &&
+			len(pod.Spec.SchedulingGates) == 0 {
 			keepLeast(e.Pods, node, otherPod(group, pod))
 		}
 	}
@@ -69,7 +70,8 @@ func otherPod(group *state.Group, pod *corev1.Pod) string {
 	if pod.Namespace != group.Namespace {
 		return "a run pod" + ofOtherNamespace
 	}
-	return fmt.Sprintf("run pod %s/%s of CommGroup %s", pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown"))
+	return fmt.Sprintf("run pod %s/%s of CommGroup %s",
+		pod.Namespace, pod.Name, cmp.Or(pod.Annotations[v1alpha1.AnnotationGroup], "unknown"))
 }
 
 // otherGroup names the group of that namespace/name.
@@ -92,7 +94,8 @@ func PlannedNode(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
 	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, f := range term.MatchFields {
 				if f.Key == "metadata.name" && len(f.Values) == 1 {
@@ -124,7 +127,8 @@ func (c *Claim) earlier(than *Claim) bool {
 // Later steps of the stage began after it took its nodes: then nobody's claim can be before it.
 func ClaimOf(group *state.Group) *Claim {
 	run, span := group.Status.Run, group.Status.Span
-	if run == nil || span == nil || span.RunID != run.ID || run.Phase != v1alpha1.RunPhaseRunning || span.StageStartTime == nil {
+	if run == nil || span == nil || span.RunID != run.ID || run.Phase != v1alpha1.RunPhaseRunning ||
+		span.StageStartTime == nil {
 		return nil
 	}
 	c := &Claim{Group: group.Namespace + "/" + group.Name, UID: string(group.UID)}

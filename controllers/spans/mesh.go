@@ -29,22 +29,28 @@ func CheckMesh(mesh []v1alpha1.MeshDimension, world int) error {
 	for at := range mesh {
 		dimension := &mesh[at]
 		if dimension.Name == "" || dimension.Size < 1 {
-			return fmt.Errorf("mesh: dimension %d is %q of size %d, want a name and a size of at least 1", at+1, dimension.Name, dimension.Size)
+			return fmt.Errorf("mesh: dimension %d is %q of size %d, want a name and a size of at least 1",
+				at+1, dimension.Name, dimension.Size)
 		}
 		if dimension.Name == NameGroup {
-			return fmt.Errorf("mesh: dimension %d is called %s, as the communicator over all members is: give it another name", at+1, NameGroup)
+			return fmt.Errorf("mesh: dimension %d is called %s, as the communicator over all members is: "+
+				"give it another name", at+1, NameGroup)
 		}
-		if slices.ContainsFunc(mesh[:at], func(other v1alpha1.MeshDimension) bool { return other.Name == dimension.Name }) {
+		if slices.ContainsFunc(mesh[:at], func(other v1alpha1.MeshDimension) bool {
+			return other.Name == dimension.Name
+		}) {
 			return fmt.Errorf("mesh: dimension %s comes twice, want names that differ", dimension.Name)
 		}
 		if product *= int64(dimension.Size); product > 1<<40 {
-			return fmt.Errorf("mesh: %s has more than %d ranks, and the members have %d", describe(mesh), int64(1)<<40, world)
+			return fmt.Errorf("mesh: %s has more than %d ranks, and the members have %d",
+				describe(mesh), int64(1)<<40, world)
 		}
 	}
 	if product == int64(world) {
 		return nil
 	}
-	return fmt.Errorf("mesh: %s is %d ranks, and the members that are present have %d; %s", describe(mesh), product, world, fitting(mesh, product, world))
+	return fmt.Errorf("mesh: %s is %d ranks, and the members that are present have %d; %s",
+		describe(mesh), product, world, fitting(mesh, product, world))
 }
 
 // fitting says which single size, changed, makes the mesh fit.
@@ -109,7 +115,8 @@ func Mesh(members []Member, mesh []v1alpha1.MeshDimension, dimension int) ([]Par
 				place = len(own)
 				own = append(own, number)
 				nodes[number]++
-				part.Communicators = append(part.Communicators, v1alpha1.TaskCommunicator{Name: name + "/" + strconv.Itoa(number), WorldSize: int32(size)})
+				part.Communicators = append(part.Communicators,
+					v1alpha1.TaskCommunicator{Name: name + "/" + strconv.Itoa(number), WorldSize: int32(size)})
 			}
 			communicator := &part.Communicators[place]
 			communicator.Devices = append(communicator.Devices, device)
@@ -145,7 +152,8 @@ func placeOf(rank, stride, size int) (number, coordinate int) {
 func NodeCommunicators(mesh []v1alpha1.MeshDimension, dimension, ranks int) int {
 	var own []int
 	for rank := range ranks {
-		if number, _ := placeOf(rank, strideOf(mesh, dimension), int(mesh[dimension].Size)); !slices.Contains(own, number) {
+		if number, _ := placeOf(rank, strideOf(mesh, dimension),
+			int(mesh[dimension].Size)); !slices.Contains(own, number) {
 			own = append(own, number)
 		}
 	}
@@ -164,5 +172,6 @@ func CheckParts(parts []Part) error {
 
 // TooMany says that a node would be in so many communicators at once, and what to do.
 func TooMany(communicators int) error {
-	return fmt.Errorf("a node's ranks are in %d of its communicators, and at most %d fit a CommTask; take the dimension out of mesh, or lower ranksPerNode", communicators, MaxNodeCommunicators)
+	return fmt.Errorf("a node's ranks are in %d of its communicators, and at most %d fit a CommTask; "+
+		"take the dimension out of mesh, or lower ranksPerNode", communicators, MaxNodeCommunicators)
 }

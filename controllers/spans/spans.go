@@ -62,7 +62,8 @@ func Group(members []Member) ([]Part, error) {
 		return nil, fmt.Errorf("group: %w", err)
 	}
 	if len(members) < 2 {
-		return nil, fmt.Errorf("group: %d member, want at least 2: one node alone is what span Node measures", len(members))
+		return nil,
+			fmt.Errorf("group: %d member, want at least 2: one node alone is what span Node measures", len(members))
 	}
 	parts := make([]Part, 0, len(members))
 	first := int32(0)
@@ -86,7 +87,8 @@ func Rails(members []Member) ([]Part, error) {
 		return nil, fmt.Errorf("rails: %w", err)
 	}
 	if len(members) < 2 {
-		return nil, fmt.Errorf("rails: %d member, want at least 2: a rail joins the same device of several nodes", len(members))
+		return nil,
+			fmt.Errorf("rails: %d member, want at least 2: a rail joins the same device of several nodes", len(members))
 	}
 	parts := make([]Part, len(members))
 	for at, member := range members {
@@ -123,7 +125,8 @@ func check(members []Member) (int, error) {
 	world := 0
 	for at, member := range members {
 		if at > 0 && member.Index <= members[at-1].Index {
-			return 0, fmt.Errorf("member %d comes after member %d: want each once, in rank order", member.Index, members[at-1].Index)
+			return 0, fmt.Errorf("member %d comes after member %d: want each once, in rank order",
+				member.Index, members[at-1].Index)
 		}
 		if member.Ranks < 1 || member.Ranks > maxNodeRanks {
 			return 0, fmt.Errorf("member %d has %d ranks, want 1 to %d", member.Index, member.Ranks, maxNodeRanks)

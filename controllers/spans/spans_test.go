@@ -26,7 +26,8 @@ func text(parts []Part) string {
 func mesh(sizes ...any) []v1alpha1.MeshDimension {
 	var dimensions []v1alpha1.MeshDimension
 	for at := 0; at < len(sizes); at += 2 {
-		dimensions = append(dimensions, v1alpha1.MeshDimension{Name: sizes[at].(string), Size: int32(sizes[at+1].(int))})
+		dimensions = append(dimensions,
+			v1alpha1.MeshDimension{Name: sizes[at].(string), Size: int32(sizes[at+1].(int))})
 	}
 	return dimensions
 }
@@ -58,7 +59,8 @@ func TestLayouts(t *testing.T) {
 		},
 		"a rail that two of three have": {
 			func() ([]Part, error) { return Rails([]Member{{0, 2}, {1, 1}, {2, 3}}) },
-			"0: rail/0[0]=[0]/3 over 3 rail/1[1]=[0]/2 over 2\n1: rail/0[0]=[1]/3 over 3\n2: rail/0[0]=[2]/3 over 3 rail/1[1]=[1]/2 over 2",
+			"0: rail/0[0]=[0]/3 over 3 rail/1[1]=[0]/2 over 2\n1: rail/0[0]=[1]/3 over 3\n" +
+				"2: rail/0[0]=[2]/3 over 3 rail/1[1]=[1]/2 over 2",
 		},
 		"dp of dp 2, tp 4": {
 			func() ([]Part, error) { return Mesh(nodes(4, 0, 1), mesh("dp", 2, "tp", 4), 0) },
@@ -71,15 +73,18 @@ func TestLayouts(t *testing.T) {
 		},
 		"tp of half a node": {
 			func() ([]Part, error) { return Mesh(nodes(4, 0, 1), mesh("dp", 4, "tp", 2), 1) },
-			"0: tp/0[0 1]=[0 1]/2 over 1 tp/1[2 3]=[0 1]/2 over 1\n1: tp/2[0 1]=[0 1]/2 over 1 tp/3[2 3]=[0 1]/2 over 1",
+			"0: tp/0[0 1]=[0 1]/2 over 1 tp/1[2 3]=[0 1]/2 over 1\n" +
+				"1: tp/2[0 1]=[0 1]/2 over 1 tp/3[2 3]=[0 1]/2 over 1",
 		},
 		"dp with two of its ranks on a node": {
 			func() ([]Part, error) { return Mesh(nodes(4, 0, 1), mesh("dp", 4, "tp", 2), 0) },
-			"0: dp/0[0 2]=[0 1]/4 over 2 dp/1[1 3]=[0 1]/4 over 2\n1: dp/0[0 2]=[2 3]/4 over 2 dp/1[1 3]=[2 3]/4 over 2",
+			"0: dp/0[0 2]=[0 1]/4 over 2 dp/1[1 3]=[0 1]/4 over 2\n" +
+				"1: dp/0[0 2]=[2 3]/4 over 2 dp/1[1 3]=[2 3]/4 over 2",
 		},
 		"tp over two nodes": {
 			func() ([]Part, error) { return Mesh(nodes(2, 0, 1, 5, 6), mesh("dp", 2, "tp", 4), 1) },
-			"0: tp/0[0 1]=[0 1]/4 over 2\n1: tp/0[0 1]=[2 3]/4 over 2\n5: tp/1[0 1]=[0 1]/4 over 2\n6: tp/1[0 1]=[2 3]/4 over 2",
+			"0: tp/0[0 1]=[0 1]/4 over 2\n1: tp/0[0 1]=[2 3]/4 over 2\n5: tp/1[0 1]=[0 1]/4 over 2\n" +
+				"6: tp/1[0 1]=[2 3]/4 over 2",
 		},
 		"tp that straddles nodes": {
 			func() ([]Part, error) { return Mesh(nodes(3, 0, 1), mesh("dp", 3, "tp", 2), 1) },
@@ -87,7 +92,8 @@ func TestLayouts(t *testing.T) {
 		},
 		"the middle one of three": {
 			func() ([]Part, error) { return Mesh(nodes(4, 0, 1), mesh("dp", 2, "pp", 2, "tp", 2), 1) },
-			"0: pp/0[0 2]=[0 1]/2 over 1 pp/1[1 3]=[0 1]/2 over 1\n1: pp/2[0 2]=[0 1]/2 over 1 pp/3[1 3]=[0 1]/2 over 1",
+			"0: pp/0[0 2]=[0 1]/2 over 1 pp/1[1 3]=[0 1]/2 over 1\n" +
+				"1: pp/2[0 2]=[0 1]/2 over 1 pp/3[1 3]=[0 1]/2 over 1",
 		},
 	} {
 		parts, err := c.parts()
@@ -105,24 +111,38 @@ func TestRefusals(t *testing.T) {
 		parts func() ([]Part, error)
 		words []string
 	}{
-		"group of one":      {func() ([]Part, error) { return Group(nodes(8, 0)) }, []string{"1 member", "at least 2"}},
-		"group of none":     {func() ([]Part, error) { return Group(nil) }, []string{"at least 2"}},
-		"out of order":      {func() ([]Part, error) { return Group(nodes(8, 1, 0)) }, []string{"member 0 comes after member 1"}},
-		"twice":             {func() ([]Part, error) { return Rails(nodes(8, 1, 1)) }, []string{"member 1 comes after member 1"}},
-		"no ranks":          {func() ([]Part, error) { return Group(nodes(0, 0, 1)) }, []string{"0 ranks", "1 to 64"}},
-		"too many ranks":    {func() ([]Part, error) { return Rails(nodes(65, 0, 1)) }, []string{"65 ranks", "1 to 64"}},
-		"rails of one":      {func() ([]Part, error) { return Rails(nodes(8, 0)) }, []string{"at least 2"}},
-		"product too large": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 16, "tp", 8), 0) }, []string{"dp: 16, tp: 8 is 128 ranks", "have 32", "dp: 4"}},
-		"product too small": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 2, "tp", 8), 0) }, []string{"16 ranks", "have 32", "dp: 4", "tp: 16"}},
-		"nothing fits":      {func() ([]Part, error) { return Mesh(nodes(8, 0), mesh("dp", 3, "tp", 5), 0) }, []string{"no single size", "product is 8"}},
-		"no such dimension": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 4, "tp", 8), 2) }, []string{"position 2"}},
-		"one rank":          {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 1, "tp", 32), 0) }, []string{"dp has one rank"}},
-		"no dimension":      {func() ([]Part, error) { return Mesh(fourNodes, nil, 0) }, []string{"no dimension", "dp: 32"}},
-		"name twice":        {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 4, "dp", 8), 0) }, []string{"dp comes twice"}},
-		"name of the group": {func() ([]Part, error) { return Mesh(fourNodes, mesh("group", 4, "tp", 8), 1) }, []string{"is called group", "another name"}},
-		"size zero":         {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 0, "tp", 8), 0) }, []string{"size 0"}},
-		"no name":           {func() ([]Part, error) { return Mesh(fourNodes, mesh("", 4, "tp", 8), 0) }, []string{"want a name"}},
-		"overflow":          {func() ([]Part, error) { return Mesh(fourNodes, mesh("a", 1<<20, "b", 1<<20, "c", 1<<20, "d", 16), 0) }, []string{"more than"}},
+		"group of one":  {func() ([]Part, error) { return Group(nodes(8, 0)) }, []string{"1 member", "at least 2"}},
+		"group of none": {func() ([]Part, error) { return Group(nil) }, []string{"at least 2"}},
+		"out of order": {func() ([]Part, error) { return Group(nodes(8, 1, 0)) },
+			[]string{"member 0 comes after member 1"}},
+		"twice": {func() ([]Part, error) { return Rails(nodes(8, 1, 1)) },
+			[]string{"member 1 comes after member 1"}},
+		"no ranks":       {func() ([]Part, error) { return Group(nodes(0, 0, 1)) }, []string{"0 ranks", "1 to 64"}},
+		"too many ranks": {func() ([]Part, error) { return Rails(nodes(65, 0, 1)) }, []string{"65 ranks", "1 to 64"}},
+		"rails of one":   {func() ([]Part, error) { return Rails(nodes(8, 0)) }, []string{"at least 2"}},
+		"product too large": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 16, "tp", 8), 0) },
+			[]string{"dp: 16, tp: 8 is 128 ranks", "have 32", "dp: 4"}},
+		"product too small": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 2, "tp", 8), 0) },
+			[]string{"16 ranks", "have 32", "dp: 4", "tp: 16"}},
+		"nothing fits": {func() ([]Part, error) { return Mesh(nodes(8, 0), mesh("dp", 3, "tp", 5), 0) },
+			[]string{"no single size", "product is 8"}},
+		"no such dimension": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 4, "tp", 8), 2) },
+			[]string{"position 2"}},
+		"one rank": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 1, "tp", 32), 0) },
+			[]string{"dp has one rank"}},
+		"no dimension": {func() ([]Part, error) { return Mesh(fourNodes, nil, 0) },
+			[]string{"no dimension", "dp: 32"}},
+		"name twice": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 4, "dp", 8), 0) },
+			[]string{"dp comes twice"}},
+		"name of the group": {func() ([]Part, error) { return Mesh(fourNodes, mesh("group", 4, "tp", 8), 1) },
+			[]string{"is called group", "another name"}},
+		"size zero": {func() ([]Part, error) { return Mesh(fourNodes, mesh("dp", 0, "tp", 8), 0) },
+			[]string{"size 0"}},
+		"no name": {func() ([]Part, error) { return Mesh(fourNodes, mesh("", 4, "tp", 8), 0) },
+			[]string{"want a name"}},
+		"overflow": {func() ([]Part, error) {
+			return Mesh(fourNodes, mesh("a", 1<<20, "b", 1<<20, "c", 1<<20, "d", 16), 0)
+		}, []string{"more than"}},
 	} {
 		parts, err := c.parts()
 		if err == nil {
@@ -166,7 +186,8 @@ func TestMeshHoldsForAnySizes(t *testing.T) {
 func checkMesh(t *testing.T, members []Member, dimensions []v1alpha1.MeshDimension, at int, parts []Part) {
 	t.Helper()
 	fail := func(format string, args ...any) {
-		t.Fatalf("dimension %d of %v over %v: %s\n%s", at, dimensions, members, fmt.Sprintf(format, args...), text(parts))
+		t.Fatalf("dimension %d of %v over %v: %s\n%s",
+			at, dimensions, members, fmt.Sprintf(format, args...), text(parts))
 	}
 	if len(parts) != len(members) {
 		fail("%d shares", len(parts))
@@ -202,7 +223,8 @@ func checkMesh(t *testing.T, members []Member, dimensions []v1alpha1.MeshDimensi
 		fail("%d of %d ranks", total, first)
 	}
 	for name, ranks := range worldRanks {
-		if len(ranks) != int(dimensions[at].Size) || int32(len(ranks)) != sizes[name].WorldSize || reach[name] != sizes[name].Nodes {
+		if len(ranks) != int(dimensions[at].Size) || int32(len(ranks)) != sizes[name].WorldSize ||
+			reach[name] != sizes[name].Nodes {
 			fail("%s has %d ranks over %d nodes", name, len(ranks), reach[name])
 		}
 		for number, rank := range ranks {
@@ -271,10 +293,13 @@ func TestCommunicatorsOfANode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := NodeCommunicators(c.dimensions, c.at, c.ranks); got != c.want || len(parts[0].Communicators) != c.want {
-			t.Errorf("%v at %d: %d counted, %d laid out, want %d", c.dimensions, c.at, got, len(parts[0].Communicators), c.want)
+		if got := NodeCommunicators(c.dimensions, c.at, c.ranks); got != c.want ||
+			len(parts[0].Communicators) != c.want {
+			t.Errorf("%v at %d: %d counted, %d laid out, want %d",
+				c.dimensions, c.at, got, len(parts[0].Communicators), c.want)
 		}
-		if err := CheckParts(parts); (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("in %d of its communicators", c.want)) {
+		if err := CheckParts(parts); (err == nil) != c.fits ||
+			err != nil && !strings.Contains(err.Error(), fmt.Sprintf("in %d of its communicators", c.want)) {
 			t.Errorf("%v at %d: %v", c.dimensions, c.at, err)
 		}
 	}

@@ -61,7 +61,8 @@ func (g *rounds) findCrawling() {
 		}
 		for j := range after {
 			other := &after[j]
-			if other.Kind == v1alpha1.TestSearch && other.BusBandwidthMBps != nil && alike(len(g.readSet(t.Set)), len(g.readSet(other.Set))) &&
+			if other.Kind == v1alpha1.TestSearch && other.BusBandwidthMBps != nil &&
+				alike(len(g.readSet(t.Set)), len(g.readSet(other.Set))) &&
 				*t.BusBandwidthMBps*100 < *other.BusBandwidthMBps*crawlPercent {
 				t.Verdict, t.Reason = v1alpha1.VerdictFail, slowReason(len(g.readSet(t.Set)))
 			}

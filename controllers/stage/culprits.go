@@ -36,7 +36,8 @@ func (g *findings) history() []localize.Test {
 		default:
 			continue
 		}
-		out = append(out, localize.Test{Round: int(t.Round) - before, Kind: kind, Set: g.readSet(t.Set), Outcome: OutcomeOf(t.Verdict)})
+		out = append(out, localize.Test{Round: int(t.Round) - before, Kind: kind, Set: g.readSet(t.Set),
+			Outcome: OutcomeOf(t.Verdict)})
 	}
 	return out
 }
@@ -97,14 +98,17 @@ func (g *findings) searchSet() localize.Set {
 }
 
 // nodeCulprits names the bad node, or its GPUs' ways out where single rails are bad.
-func (g *findings) nodeCulprits(s *participant, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) []v1alpha1.Culprit {
+func (g *findings) nodeCulprits(s *participant, rails badRails, reason string, slow bool, step v1alpha1.Step,
+	effort string) []v1alpha1.Culprit {
 	fault := g.faultWords(reason, slow)
 	if !rails.single() {
 		figures := ""
 		if slow {
 			figures = g.slowWords(s.index)
 		}
-		message := fmt.Sprintf("%s %s in each communicator with %s, and those without are good (%s); alone the node is fine.%s Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.", step, fault, s.name, effort, figures)
+		message := fmt.Sprintf("%s %s in each communicator with %s, and those without are good (%s); alone the "+
+			"node is fine.%s Look at what it shares for the way out: NICs, cables, switch port, routes, firewall.",
+			step, fault, s.name, effort, figures)
 		return []v1alpha1.Culprit{judge.NodeCulprit(s.name, reason, message)}
 	}
 	if slow {
@@ -115,7 +119,8 @@ func (g *findings) nodeCulprits(s *participant, rails badRails, reason string, s
 		c := v1alpha1.Culprit{Node: s.name, Reason: reason}
 		var way string
 		c.Kind, c.Name, way = wayOut(s, device)
-		c.Message = fmt.Sprintf("%s %s on rail %d alone of %s with %s, which is good elsewhere (%s; %s).%s Look at that NIC's link speed and errors, its cable and its PCIe width.",
+		c.Message = fmt.Sprintf("%s %s on rail %d alone of %s with %s, which is good elsewhere (%s; "+
+			"%s).%s Look at that NIC's link speed and errors, its cable and its PCIe width.",
 			step, fault, device, s.name, rails.partner, way, effort, g.railFigures(rails, device))
 		out = append(out, c)
 	}
@@ -124,7 +129,8 @@ func (g *findings) nodeCulprits(s *participant, rails badRails, reason string, s
 
 // pairCulprit names two nodes that are bad together only, and the rails where single ones are bad between them. It is
 // the path's fault, and neither node's.
-func (g *findings) pairCulprit(a, b *participant, rails badRails, reason string, slow bool, step v1alpha1.Step, effort string) v1alpha1.Culprit {
+func (g *findings) pairCulprit(a, b *participant, rails badRails, reason string, slow bool, step v1alpha1.Step,
+	effort string) v1alpha1.Culprit {
 	figures, look := "", "Look at the path between the two: cable, switch port, route."
 	if slow {
 		reason, figures = v1alpha1.ReasonSlowPair, g.slowWords(a.index, b.index)
@@ -139,11 +145,14 @@ func (g *findings) pairCulprit(a, b *participant, rails badRails, reason string,
 		if own := g.railFigures(rails, slices.Min(rails.bad)); own != "" {
 			figures = own
 		}
-		look = fmt.Sprintf("Of its %d rails these alone are bad: %s. Look at the path between these: cables, switch ports, route.", rails.total, strings.Join(ways, ", "))
+		look = fmt.Sprintf("Of its %d rails these alone are bad: %s. Look at the path between these: "+
+			"cables, switch ports, route.", rails.total, strings.Join(ways, ", "))
 	}
 	name := pairName(a.name, b.name)
-	return v1alpha1.Culprit{Kind: "Pair", Pair: []string{a.name, b.name}, Name: name, Reason: reason, Message: fmt.Sprintf(
-		"%s %s over %s and %s together, while each is good with others (%s).%s %s", step, g.faultWords(reason, slow), a.name, b.name, effort, figures, look)}
+	return v1alpha1.Culprit{Kind: "Pair", Pair: []string{a.name, b.name}, Name: name, Reason: reason,
+		Message: fmt.Sprintf(
+			"%s %s over %s and %s together, while each is good with others (%s).%s %s",
+			step, g.faultWords(reason, slow), a.name, b.name, effort, figures, look)}
 }
 
 func pairName(a, b string) string { return clip.Head(a+"<->"+b, 253) }
@@ -176,7 +185,9 @@ func (g *findings) slowWords(members ...int) string {
 		if t.Verdict == v1alpha1.VerdictPass {
 			best = max(best, *t.BusBandwidthMBps)
 		}
-		if t.Verdict == v1alpha1.VerdictFail && !slices.ContainsFunc(members, func(m int) bool { return !set.Has(m) }) && (worst == nil || len(set) < size) {
+		if t.Verdict == v1alpha1.VerdictFail && !slices.ContainsFunc(members, func(m int) bool {
+			return !set.Has(m)
+		}) && (worst == nil || len(set) < size) {
 			worst, size = t, len(set)
 		}
 	}
@@ -184,7 +195,8 @@ func (g *findings) slowWords(members ...int) string {
 		return ""
 	}
 	return fmt.Sprintf(" Measured %s, expected at least %s, which is %d %% of the %s that good ones reach: %d %%.",
-		units.Bandwidth(*worst.BusBandwidthMBps), units.Bandwidth(best*g.minPercent()/100), g.minPercent(), units.Bandwidth(best), *worst.BusBandwidthMBps*100/best)
+		units.Bandwidth(*worst.BusBandwidthMBps), units.Bandwidth(best*g.minPercent()/100), g.minPercent(),
+		units.Bandwidth(best), *worst.BusBandwidthMBps*100/best)
 }
 
 // effort says what this search took, with the pairs that it learned from.
@@ -204,7 +216,8 @@ func (g *findings) effort() string {
 		text += fmt.Sprintf(" of %d s", int(g.in.Now.Sub(begun)/time.Second))
 	}
 	if sum := g.pairsSummary(); sum.pairs > 0 && g.dimensionSearched() == "" {
-		text = fmt.Sprintf("%s in %s of %d s, then %s", units.Counted(sum.pairs, "pair"), units.Counted(sum.rounds, "round"), sum.seconds, text)
+		text = fmt.Sprintf("%s in %s of %d s, then %s",
+			units.Counted(sum.pairs, "pair"), units.Counted(sum.rounds, "round"), sum.seconds, text)
 	}
 	return text
 }
@@ -222,7 +235,8 @@ func (g *findings) symptom(slow bool) string {
 		return fmt.Sprintf("Communicators of dimension %s of the mesh failed (%s).", t.Dimension, t.Reason)
 	}
 	text := fmt.Sprintf("The communicator over %d nodes failed (%s).", len(g.readSet(t.Set)), t.Reason)
-	if over := g.span.Transport; g.in.Group.Spec.Network.RequireTransport == v1alpha1.TransportRDMA && (over == judge.TransportTCP || over == judge.TransportMixed) {
+	if over := g.span.Transport; g.in.Group.Spec.Network.RequireTransport == v1alpha1.TransportRDMA &&
+		(over == judge.TransportTCP || over == judge.TransportMixed) {
 		text += fmt.Sprintf(" Its data went over TCP (%s), and network.requireTransport is RDMA.", over)
 	}
 	return text
@@ -266,8 +280,12 @@ func (g *findings) explained(c *communicator, parts map[string]spans.Part) bool 
 				return false
 			}
 			part := parts[s.name]
-			at := slices.IndexFunc(part.Communicators, func(own v1alpha1.TaskCommunicator) bool { return own.Name == c.name })
-			return at >= 0 && slices.ContainsFunc(part.Communicators[at].Devices, func(device int32) bool { return isDevice(s, device, known.Name) })
+			at := slices.IndexFunc(part.Communicators, func(own v1alpha1.TaskCommunicator) bool {
+				return own.Name == c.name
+			})
+			return at >= 0 && slices.ContainsFunc(part.Communicators[at].Devices, func(device int32) bool {
+				return isDevice(s, device, known.Name)
+			})
 		}
 		return false
 	})
@@ -305,7 +323,8 @@ func (g *findings) tracedTo(f localize.Finding) {
 	if len(rest) > 0 {
 		if len(rest) < len(numbers) {
 			culprit.Name = communicatorsName(dimension, rest)
-			culprit.Message = clip.Head(fmt.Sprintf("What the search named does not make %s bad. %s", culprit.Name, culprit.Message), 512)
+			culprit.Message = clip.Head(fmt.Sprintf("What the search named does not make %s bad. %s",
+				culprit.Name, culprit.Message), 512)
 		}
 		return
 	}

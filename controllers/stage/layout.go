@@ -22,7 +22,8 @@ type communicator struct {
 type layout struct {
 	// shares by index of the participant.
 	shares map[int]spans.Part
-	// communicators, in order; places say which one a participant's name means: in a test over pairs many have one name.
+	// communicators, in order; places say which one a participant's name means: in a test over pairs many have one
+	// name.
 	communicators []*communicator
 	places        map[place]*communicator
 }
@@ -58,7 +59,9 @@ func (l *layout) add(participants []*participant, parts []spans.Part) {
 // layoutOf lays the communicators of a test over the members that are present.
 func (g *planner) layoutOf(t *v1alpha1.SpanTest) (*layout, error) {
 	l := &layout{shares: map[int]spans.Part{}, places: map[place]*communicator{}}
-	set := slices.DeleteFunc(g.readSet(t.Set), func(i int) bool { return g.participants[i] == nil || !g.participants[i].present })
+	set := slices.DeleteFunc(g.readSet(t.Set), func(i int) bool {
+		return g.participants[i] == nil || !g.participants[i].present
+	})
 	add := func(parts []spans.Part, err error) error {
 		if err == nil {
 			l.add(g.participants, parts)
@@ -92,7 +95,9 @@ func (g *planner) searchLayout(t *v1alpha1.SpanTest, members []spans.Member) ([]
 		return spans.Group(members)
 	}
 	mesh := g.in.Group.Spec.Mesh
-	dimension := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool { return d.Name == g.span.Tests[base].Dimension })
+	dimension := slices.IndexFunc(mesh, func(d v1alpha1.MeshDimension) bool {
+		return d.Name == g.span.Tests[base].Dimension
+	})
 	stride, ranks := 1, 1
 	for _, d := range mesh[dimension+1:] {
 		stride *= int(d.Size)

@@ -52,7 +52,8 @@ func (g *members) readParticipants() {
 			continue
 		}
 		one := &participant{index: int(s.Index), name: name, commNode: g.in.CommNodes[name], session: s, next: *s}
-		one.present = g.certain && !g.departed[one.index] && (s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
+		one.present = g.certain && !g.departed[one.index] &&
+			(s.State == v1alpha1.SessionOpen || g.span.Stage == v1alpha1.StageEnded)
 		one.held = one.present
 		one.member = uid[name] != "" && uid[name] == ct.Spec.NodeUID
 		if r := ct.Status.Session; r != nil && r.RunID == g.in.Run.ID {
@@ -61,7 +62,8 @@ func (g *members) readParticipants() {
 		one.pod = podstate.OfRun(g.in.Pods[name], g.in.Run.ID)
 		g.participants[one.index] = one
 	}
-	if g.saved == nil || g.saved.Stage != v1alpha1.StageWaitingForMembers || g.in.Run.Phase != v1alpha1.RunPhaseRunning {
+	if g.saved == nil || g.saved.Stage != v1alpha1.StageWaitingForMembers ||
+		g.in.Run.Phase != v1alpha1.RunPhaseRunning {
 		return
 	}
 	index := 0
@@ -81,7 +83,8 @@ func (g *members) readParticipants() {
 		if index == members {
 			break
 		}
-		g.participants[index] = &participant{index: index, name: o.Node, commNode: g.in.CommNodes[o.Node], next: g.newSession(index, ct), member: true, present: true, held: true,
+		g.participants[index] = &participant{index: index, name: o.Node, commNode: g.in.CommNodes[o.Node],
+			next: g.newSession(index, ct), member: true, present: true, held: true,
 			pod: podstate.OfRun(g.in.Pods[o.Node], g.in.Run.ID)}
 		index++
 	}
@@ -104,7 +107,8 @@ func (g *members) idleDeadlineSeconds() int32 {
 	_, test := g.limits(&v1alpha1.SpanTest{Kind: v1alpha1.TestGroup}, members)
 	_, round := g.limits(&v1alpha1.SpanTest{Kind: v1alpha1.TestPairs}, members)
 	busy := test + podstate.ReportGrace + decision.Seconds(localizationDeadlineSeconds(spec))
-	return int32((max(decision.Seconds(spec.Run.MembersDeadlineSeconds), busy) + round + podstate.ReportGrace + idleSlack) / time.Second)
+	return int32((max(decision.Seconds(spec.Run.MembersDeadlineSeconds), busy) + round + podstate.ReportGrace +
+		idleSlack) / time.Second)
 }
 
 // idleSlack is for what is on its way.
@@ -114,9 +118,12 @@ const idleSlack = time.Minute
 // family. Members that differ may hang one another, so that no communicator is tried.
 func (g *members) fitTogether() bool {
 	participants := g.present()
-	if !g.alike(participants, v1alpha1.ReasonMixedLibraryVersions, "load different library builds", libraryOf, "Pin one runtime image by digest, and runtime.libraryPath.") ||
-		!g.alike(participants, v1alpha1.ReasonMixedSettings, "take their settings from different variables or files (rccl.conf), by their hash", func(s *participant) string { return s.report.SettingsHash },
-			"A communicator of both may hang. Use one runtime image, and look for files that the nodes mount into it.") {
+	if !g.alike(participants, v1alpha1.ReasonMixedLibraryVersions, "load different library builds",
+		libraryOf, "Pin one runtime image by digest, and runtime.libraryPath.") ||
+		!g.alike(participants, v1alpha1.ReasonMixedSettings,
+			"take their settings from different variables or files (rccl.conf), by their hash",
+			func(s *participant) string { return s.report.SettingsHash }, "A communicator of both may hang. "+
+				"Use one runtime image, and look for files that the nodes mount into it.") {
 		return false
 	}
 	network := g.network()
@@ -126,7 +133,8 @@ func (g *members) fitTogether() bool {
 	}
 	g.span.Network = network.Text
 	if apart := g.clocksApart(); len(apart) > 0 {
-		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the API server's on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
+		g.tell(true, v1alpha1.ReasonClockSkew, "CompareClocks", "Clocks are more than %d s off the API server's "+
+			"on %s. No deadline depends on them; mend time synchronisation, or times in logs and reports mislead.",
 			int(nodefacts.MaxClockSkew/time.Second), explain.Names(apart, 5))
 	}
 	return true
@@ -134,7 +142,8 @@ func (g *members) fitTogether() bool {
 
 // alike says whether all members that say what value they have say the same. Else it ends the stage: more than half of
 // those that say it are the norm, and the others are the culprits; without such a majority nobody is.
-func (g *members) alike(participants []*participant, reason, differ string, value func(*participant) string, next string) bool {
+func (g *members) alike(participants []*participant, reason, differ string, value func(*participant) string,
+	next string) bool {
 	has := map[string][]*participant{}
 	known := 0
 	for _, s := range participants {
@@ -150,7 +159,8 @@ func (g *members) alike(participants []*participant, reason, differ string, valu
 	slices.SortStableFunc(values, func(a, b string) int { return len(has[b]) - len(has[a]) })
 	var lists []string
 	for _, v := range values {
-		lists = append(lists, fmt.Sprintf("%q on %s (%s)", v, units.Counted(len(has[v]), "node"), explain.Names(names(has[v]), 4)))
+		lists = append(lists,
+			fmt.Sprintf("%q on %s (%s)", v, units.Counted(len(has[v]), "node"), explain.Names(names(has[v]), 4)))
 	}
 	message := fmt.Sprintf("The members' ranks %s: %s. %s", differ, explain.Names(lists, 4), next)
 	if 2*len(has[values[0]]) > known {
@@ -203,7 +213,8 @@ func (g *members) sessions() map[string]*v1alpha1.SessionAssignment {
 			}
 		}
 		next := s.next
-		if was := s.session; was != nil && was.State == next.State && was.Task == next.Task && was.AddressFamily == next.AddressFamily {
+		if was := s.session; was != nil && was.State == next.State && was.Task == next.Task &&
+			was.AddressFamily == next.AddressFamily {
 			out[s.name] = was // nothing else of a session ever changes; its pointer says so to who compares
 			continue
 		}
@@ -235,7 +246,8 @@ func (g *members) assignTasks() {
 	}
 	for i := range g.saved.Tests {
 		t := &g.saved.Tests[i]
-		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" || t.Kind == v1alpha1.TestPairRecord || g.span.Tests[i].OverdueTime != nil {
+		if t.Verdict != "" || i >= len(g.span.Tests) || g.span.Tests[i].Verdict != "" ||
+			t.Kind == v1alpha1.TestPairRecord || g.span.Tests[i].OverdueTime != nil {
 			continue // also past its deadline, where only reports are waited for
 		}
 		l, err := g.layoutOf(t)

@@ -139,8 +139,9 @@ func (g *findings) compareDimension(r *testResult, dimension, transport string) 
 				continue
 			}
 			c.bad, c.reason = true, v1alpha1.ReasonSlowCommunicator
-			c.message = fmt.Sprintf("%s reaches %s, %d %% of what the others of dimension %s usually reach (%s); at least %d %% is expected",
-				c.name, units.Bandwidth(figures[i]), figures[i]*100/expected, dimension, units.Bandwidth(expected), g.minPercent())
+			c.message = fmt.Sprintf("%s reaches %s, %d %% of what the others of dimension %s usually reach (%s); "+
+				"at least %d %% is expected", c.name, units.Bandwidth(figures[i]), figures[i]*100/expected, dimension,
+				units.Bandwidth(expected), g.minPercent())
 			g.worsen(c.reason, c.message)
 			r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, c.reason
 		}
@@ -170,7 +171,8 @@ func (g *findings) blameCommunicators(r *testResult, dimension string) {
 		switch c := &r.communicators[i]; {
 		case !c.bad:
 		case len(c.participants) == 1:
-			g.blame(judge.NodeCulprit(c.participants[0].name, c.reason, fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
+			g.blame(judge.NodeCulprit(c.participants[0].name, c.reason,
+				fmt.Sprintf("Communicator %s within the node: %s", c.name, c.message)))
 		case !g.explained(c.communicator, parts):
 			across = append(across, c)
 		}
@@ -191,9 +193,12 @@ func (g *findings) blameCommunicators(r *testResult, dimension string) {
 	for i, c := range across {
 		numbers[i] = numberOf(c.name)
 	}
-	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason, Message: fmt.Sprintf(
-		"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to blame: look at what their members share, NICs, links and switches.",
-		len(across), len(r.communicators), dimension, worst.name, explain.Names(names(worst.participants), 4), strings.TrimSuffix(clip.Head(worst.message, 200), "."), deviceWords(across, parts))})
+	g.blame(v1alpha1.Culprit{Kind: kindCommunicators, Name: communicatorsName(dimension, numbers), Reason: worst.reason,
+		Message: fmt.Sprintf(
+			"%d of %d communicators of dimension %s are bad; %s over %s: %s.%s No single node is known to be to "+
+				"blame: look at what their members share, NICs, links and switches.",
+			len(across), len(r.communicators), dimension, worst.name, explain.Names(names(worst.participants), 4),
+			strings.TrimSuffix(clip.Head(worst.message, 200), "."), deviceWords(across, parts))})
 }
 
 // deviceWords say which GPUs the communicators take, where they take no other ones on any node, and leave some out.
@@ -278,8 +283,9 @@ func (g *findings) tellCommonNode() {
 		return
 	}
 	for s := range common {
-		g.explain(reason, fmt.Sprintf("Look first at node %s: of the dimensions %s it is in every communicator that is bad, it is in none that is good, and no other node is so. No smaller test shows it, so that it is no culprit yet. %s",
-			s.name, strings.Join(bad, ", "), g.span.Message))
+		g.explain(reason, fmt.Sprintf("Look first at node %s: of the dimensions %s it is in every communicator that "+
+			"is bad, it is in none that is good, and no other node is so. No smaller test shows it, so that it is no "+
+			"culprit yet. %s", s.name, strings.Join(bad, ", "), g.span.Message))
 	}
 }
 
@@ -314,10 +320,12 @@ func (g *findings) meshWords() string {
 		text += fmt.Sprintf(", of %d", len(asked))
 	}
 	if !g.comparesDimensions() {
-		return text + "; benchmark.nodeMinPercentOfMedian is 0, so that the speeds of their communicators were not compared."
+		return text +
+			"; benchmark.nodeMinPercentOfMedian is 0, so that the speeds of their communicators were not compared."
 	}
 	if len(alone) > 0 {
-		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over as many nodes", explain.Names(alone, 4))
+		text += fmt.Sprintf("; in %s not all speeds were compared, since that takes two communicators over "+
+			"as many nodes", explain.Names(alone, 4))
 	}
 	return text + "."
 }

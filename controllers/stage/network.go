@@ -82,26 +82,34 @@ func familyFor(requested v1alpha1.AddressFamily, members []memberNetwork) networ
 	why := ""
 	switch {
 	case len(members) == 0:
-		return networkChoice{Reason: v1alpha1.ReasonMixedAddressFamilies, Message: "No member has said which addresses it has. Wait for the members, or look at their pods."}
+		return networkChoice{Reason: v1alpha1.ReasonMixedAddressFamilies,
+			Message: "No member has said which addresses it has. Wait for the members, or look at their pods."}
 	case requested == v1alpha1.AddressFamilyIPv4 || requested == v1alpha1.AddressFamilyIPv6:
 		if missing := lacks[requested]; len(missing) > 0 {
 			return networkChoice{Reason: v1alpha1.ReasonMixedAddressFamilies, Message: fmt.Sprintf(
-				"network.addressFamily is %s, but %d of %d members have no such address on their interface: %s. Give them one, choose another interface with network.interface, or set addressFamily to Auto.",
+				"network.addressFamily is %s, but %d of %d members have no such address on their interface: %s. "+
+					"Give them one, choose another interface with network.interface, or set addressFamily to Auto.",
 				requested, len(missing), len(members), explain.Names(missing, 5))}
 		}
 		choice.Family, why = requested, "as network.addressFamily asks"
 	case len(v4) == 0:
-		choice.Family, why = v1alpha1.AddressFamilyIPv4, fmt.Sprintf("all %d members have such an address", len(members))
+		choice.Family, why = v1alpha1.AddressFamilyIPv4,
+			fmt.Sprintf("all %d members have such an address", len(members))
 	case len(v6) == 0:
-		choice.Family, why = v1alpha1.AddressFamilyIPv6, fmt.Sprintf("%d of %d members have no IPv4 address: %s", len(v4), len(members), explain.Names(v4, 3))
+		choice.Family, why = v1alpha1.AddressFamilyIPv6,
+			fmt.Sprintf("%d of %d members have no IPv4 address: %s", len(v4), len(members), explain.Names(v4, 3))
 	default:
 		return networkChoice{Reason: v1alpha1.ReasonMixedAddressFamilies, Message: fmt.Sprintf(
-			"No address family that every member has: %d of %d have no IPv4 address (%s), %d no IPv6 address (%s). Ranks of different families cannot meet: choose the interface with network.interface, or leave those nodes out with members.exclude.",
+			"No address family that every member has: %d of %d have no IPv4 address (%s), %d no IPv6 address (%s). "+
+				"Ranks of different families cannot meet: choose the interface with network.interface, "+
+				"or leave those nodes out with members.exclude.",
 			len(v4), len(members), explain.Names(v4, 3), len(v6), explain.Names(v6, 3))}
 	}
 	if a, nodes := sameAddress(choice.Family, members); len(nodes) > 1 {
 		return networkChoice{Reason: v1alpha1.ReasonDuplicateAddress, Message: fmt.Sprintf(
-			"%d members say that they have the address %s: %s. Peers would reach one of them for all. Look at how the network gives out addresses (with Multus: an IPAM that knows all nodes, for example whereabouts, not host-local with one range), or choose another interface with network.interface.",
+			"%d members say that they have the address %s: %s. Peers would reach one of them for all. "+
+				"Look at how the network gives out addresses (with Multus: an IPAM that knows all nodes, for example "+
+				"whereabouts, not host-local with one range), or choose another interface with network.interface.",
 			len(nodes), a, explain.Names(nodes, 5))}
 	}
 	choice.Text = fmt.Sprintf("%s, %s. %s", choice.Family, why, interfacesText(members))
@@ -270,7 +278,8 @@ func TransportFor(required v1alpha1.TransportRequirement, members []MemberTransp
 		case judge.TransportTCP, judge.TransportMixed:
 			other = append(other, m.Node)
 			if m.Said != "" {
-				said = append(said, "on "+m.Node+": "+strings.TrimPrefix(units.Unnamed(m.Said, m.Node), "between nodes: "))
+				said = append(said,
+					"on "+m.Node+": "+strings.TrimPrefix(units.Unnamed(m.Said, m.Node), "between nodes: "))
 			}
 		default:
 			unknown = append(unknown, m.Node)
@@ -293,7 +302,8 @@ func TransportFor(required v1alpha1.TransportRequirement, members []MemberTransp
 	switch {
 	case len(other) > 0:
 		choice.Verdict, choice.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonTransportFallback
-		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but data of %d of %d nodes went over TCP: %s.", len(other), len(members), explain.Names(other, 5))
+		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but data of %d of %d nodes went over TCP: %s.",
+			len(other), len(members), explain.Names(other, 5))
 		if len(said) > 0 {
 			what := said[0]
 			if len(other) == 1 {
@@ -301,11 +311,13 @@ func TransportFor(required v1alpha1.TransportRequirement, members []MemberTransp
 			}
 			choice.Message += " By its agent: " + explain.Sentence(clip.Sentences(what, 300))
 		} else {
-			choice.Message += " Look at the RDMA resources and the memlock limit of their pods, and at `ibv_devinfo` on those nodes."
+			choice.Message += " Look at the RDMA resources and the memlock limit of their pods, and at " +
+				"`ibv_devinfo` on those nodes."
 		}
 	case len(unknown) > 0 || len(members) == 0:
 		choice.Verdict, choice.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
-		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but what carried the data of %d of %d nodes is not known, as their library's log does not say: %s. Look at the logs of their pods.",
+		choice.Message = fmt.Sprintf("network.requireTransport is RDMA, but what carried the data of %d of "+
+			"%d nodes is not known, as their library's log does not say: %s. Look at the logs of their pods.",
 			len(unknown), len(members), explain.Names(unknown, 5))
 	}
 	return choice

@@ -26,7 +26,8 @@ const (
 	pairsTries = 2
 	// maxPairRecords bounds the slow pairs of a round that are kept one by one; the others are kept together.
 	maxPairRecords = 6
-	// groupMinPercentOfPair is what a group without a mark must reach of its slowest pair: bandwidth falls with the nodes.
+	// groupMinPercentOfPair is what a group without a mark must reach of its slowest pair: bandwidth falls with the
+	// nodes.
 	groupMinPercentOfPair = 50
 )
 
@@ -130,7 +131,8 @@ func (g *rounds) screened() []pairsRound {
 		case t.Kind == v1alpha1.TestPairs:
 			now = &rounds[max(0, int(t.Round)-1)%len(rounds)]
 			*now = pairsRound{test: t, tries: now.tries + 1, held: held}
-		case t.Kind != v1alpha1.TestPairRecord || now == nil || t.BusBandwidthMBps == nil && t.Verdict == v1alpha1.VerdictPass:
+		case t.Kind != v1alpha1.TestPairRecord || now == nil ||
+			t.BusBandwidthMBps == nil && t.Verdict == v1alpha1.VerdictPass:
 		case t.Verdict == v1alpha1.VerdictPass:
 			held = max(held, *t.BusBandwidthMBps)
 			now.best, now.held = *t.BusBandwidthMBps, held
@@ -151,7 +153,8 @@ type pairsSummary struct {
 }
 
 func (s pairsSummary) String() string {
-	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", units.Counted(s.pairs, "pair"), units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
+	return fmt.Sprintf("the slowest of %s reaches %s, %d %% of the best (%s)", units.Counted(s.pairs, "pair"),
+		units.Bandwidth(s.slowest), s.slowest*100/max(1, s.best), units.Bandwidth(s.best))
 }
 
 func (g *rounds) pairsSummary() pairsSummary {
@@ -240,8 +243,10 @@ func (g *rounds) closePairs(r *testResult) {
 	// The first is the round's measure.
 	all := len(silent) == 0 && record(set, v1alpha1.VerdictPass, "", &best)
 	if len(silent) > 0 {
-		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s of round %s came to their end and have no figure, so that nothing tells whether they are slow; the first is %s. Look at the logs of the run pods for a report that the API server refused.",
-			units.Counted(len(silent), "pair"), id, strings.Join(g.namesOf(indexesOf(silent[0])), "<->")))
+		g.worsen(v1alpha1.ReasonInconclusive,
+			fmt.Sprintf("%s of round %s came to their end and have no figure, so that nothing tells whether they "+
+				"are slow; the first is %s. Look at the logs of the run pods for a report that the API server refused.",
+				units.Counted(len(silent), "pair"), id, strings.Join(g.namesOf(indexesOf(silent[0])), "<->")))
 	}
 	figure := func(c *commResult) int64 {
 		if c.busBWMBps == nil {
@@ -268,7 +273,8 @@ func (g *rounds) closePairs(r *testResult) {
 	if !all {
 		for i := range g.span.Tests {
 			if t := &g.span.Tests[i]; t.ID == id {
-				t.Verdict, t.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive // not all of it could be kept
+				// not all of it could be kept
+				t.Verdict, t.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonInconclusive
 			}
 		}
 	}
@@ -289,7 +295,8 @@ func indexesOf(pairs ...*commResult) localize.Set {
 func (g *rounds) judgePairsAgain() {
 	best := g.pairsSummary().best
 	for _, p := range g.screened() {
-		if !p.told() || len(p.bad) > 0 || p.best*100 >= best*g.minPercent() || topShare(len(PairsOf(g.readSet(p.test.Set), int(p.test.Round)))) > 0 {
+		if !p.told() || len(p.bad) > 0 || p.best*100 >= best*g.minPercent() ||
+			topShare(len(PairsOf(g.readSet(p.test.Set), int(p.test.Round)))) > 0 {
 			continue
 		}
 		for i := range g.span.Tests {

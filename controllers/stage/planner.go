@@ -40,8 +40,10 @@ func (g *planner) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 	b := &spec.Benchmark
 	order, keep := keptFirst(b)
 	task := &v1alpha1.NodeTask{
-		KeepSizesBytes: keep, Collectives: order, Datatypes: slices.Clone(b.Datatypes), Placements: runplan.Placements(b.Placements),
-		SizesBytes: runplan.Sizes(b), Repeats: runplan.Repeats(b.Repeats), WarmupIterations: ptr.Deref(b.WarmupIterations, runplan.DefaultWarmupIterations), Iterations: b.Iterations,
+		KeepSizesBytes: keep, Collectives: order, Datatypes: slices.Clone(b.Datatypes),
+		Placements: runplan.Placements(b.Placements),
+		SizesBytes: runplan.Sizes(b), Repeats: runplan.Repeats(b.Repeats),
+		WarmupIterations: ptr.Deref(b.WarmupIterations, runplan.DefaultWarmupIterations), Iterations: b.Iterations,
 	}
 	if t.Kind != v1alpha1.TestGroup && t.Kind != v1alpha1.TestMesh {
 		step := g.searchStep()
@@ -51,9 +53,11 @@ func (g *planner) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 			task.Placements = []v1alpha1.Placement{v1alpha1.InPlace}
 		}
 		task.SizesBytes, task.KeepSizesBytes, task.Repeats = []int64{step.SizeBytes}, nil, 0
-		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups), min(task.Iterations, searchIterations)
+		task.WarmupIterations, task.Iterations = min(task.WarmupIterations, searchWarmups),
+			min(task.Iterations, searchIterations)
 	}
-	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*len(task.SizesBytes)*max(1, int(task.Repeats)))
+	task.DeadlineSeconds = taskSeconds(spec, len(task.Collectives)*len(task.Datatypes)*max(1, len(task.Placements))*
+		len(task.SizesBytes)*max(1, int(task.Repeats)))
 	g.plans[key] = task
 	return task
 }
@@ -61,7 +65,8 @@ func (g *planner) planOf(t *v1alpha1.SpanTest) *v1alpha1.NodeTask {
 // runPlanOf is what a test measures, as a plan of a node's run.
 func (g *planner) runPlanOf(t *v1alpha1.SpanTest) *v1alpha1.RunPlan {
 	task := g.planOf(t)
-	return &v1alpha1.RunPlan{Collectives: task.Collectives, Datatypes: task.Datatypes, Placements: task.Placements, SizesBytes: task.SizesBytes}
+	return &v1alpha1.RunPlan{Collectives: task.Collectives, Datatypes: task.Datatypes, Placements: task.Placements,
+		SizesBytes: task.SizesBytes}
 }
 
 // taskOf is a member's task in a test, without the unique ids.
@@ -100,7 +105,8 @@ const (
 func (g *planner) limits(t *v1alpha1.SpanTest, members int) (ids, reports time.Duration) {
 	spec := &g.in.Group.Spec
 	more := time.Duration(members) * perMemberSlack
-	return decision.Seconds(spec.Run.InitDeadlineSeconds) + testSlack + more, taskLimit(spec, g.planOf(t).DeadlineSeconds) + more
+	return decision.Seconds(spec.Run.InitDeadlineSeconds) + testSlack + more,
+		taskLimit(spec, g.planOf(t).DeadlineSeconds) + more
 }
 
 // taskSeconds is what a node gets for a task of so many measurements; the whole never takes longer than a node's run

@@ -14,7 +14,8 @@ import (
 // planPods makes the pods that are missing while members are waited for, and deletes those that the stage needs no
 // longer.
 func (g *members) planPods() {
-	if g.saved != nil && g.saved.Stage == v1alpha1.StageWaitingForMembers && g.span.Stage == v1alpha1.StageWaitingForMembers {
+	if g.saved != nil && g.saved.Stage == v1alpha1.StageWaitingForMembers &&
+		g.span.Stage == v1alpha1.StageWaitingForMembers {
 		for _, s := range g.present() {
 			if s.session != nil && s.pod == nil && !g.held(s.name) {
 				g.out.CreatePodsOn = append(g.out.CreatePodsOn, s.name)
@@ -40,7 +41,8 @@ func (g *members) planPods() {
 // log: all have at the stage's end, and members that are let go from the begin of the next part of the stage, which
 // follows.
 func (g *members) endsByItself(pod *corev1.Pod) bool {
-	if g.in.Run.Phase == v1alpha1.RunPhaseAborted || !podstate.Alive(pod) || podstate.RanksStarted(pod).IsZero() || g.span.StageStartTime == nil {
+	if g.in.Run.Phase == v1alpha1.RunPhaseAborted || !podstate.Alive(pod) || podstate.RanksStarted(pod).IsZero() ||
+		g.span.StageStartTime == nil {
 		return false
 	}
 	end := g.span.StageStartTime.Add(podstate.ExitGrace)
@@ -75,5 +77,6 @@ func (g *members) deletePods(needed func(*corev1.Pod) bool) {
 // other.
 func PodSeconds(spec *v1alpha1.CommGroupSpec) int64 {
 	task := int64(taskLimit(spec, spec.Run.NodeDeadlineSeconds) / time.Second)
-	return int64(spec.Run.MembersDeadlineSeconds) + int64(localizationDeadlineSeconds(spec)) + task*int64(3+len(spec.Mesh)) + podstate.SlackSeconds
+	return int64(spec.Run.MembersDeadlineSeconds) + int64(localizationDeadlineSeconds(spec)) +
+		task*int64(3+len(spec.Mesh)) + podstate.SlackSeconds
 }

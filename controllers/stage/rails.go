@@ -34,10 +34,12 @@ func (g *findings) railsOf() map[int]badRails {
 	out := map[int]badRails{}
 	for i := range g.round {
 		r := &g.round[i]
-		if r.test.Kind != v1alpha1.TestRails || r.test.Verdict != v1alpha1.VerdictFail && r.test.Verdict != v1alpha1.VerdictPass {
+		if r.test.Kind != v1alpha1.TestRails || r.test.Verdict != v1alpha1.VerdictFail &&
+			r.test.Verdict != v1alpha1.VerdictPass {
 			continue
 		}
-		rails := badRails{total: len(r.communicators), measured: map[int32]int64{}, usual: max(usual(bandwidths(r.communicators)), g.bestOfMesh())}
+		rails := badRails{total: len(r.communicators), measured: map[int32]int64{},
+			usual: max(usual(bandwidths(r.communicators)), g.bestOfMesh())}
 		for j := range r.communicators {
 			c := &r.communicators[j]
 			device, err := strconv.Atoi(c.name[strings.LastIndexByte(c.name, '/')+1:])
@@ -70,8 +72,9 @@ func (g *findings) railFigures(r badRails, device int32) string {
 	if !there || r.usual == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Measured %s, expected at least %s, which is %d %% of the %s that good rails of the two reach: %d %%.",
-		units.Bandwidth(measured), units.Bandwidth(r.usual*g.minPercent()/100), g.minPercent(), units.Bandwidth(r.usual), measured*100/r.usual)
+	return fmt.Sprintf(" Measured %s, expected at least %s, which is %d %% of the %s that good rails of the two "+
+		"reach: %d %%.", units.Bandwidth(measured), units.Bandwidth(r.usual*g.minPercent()/100), g.minPercent(),
+		units.Bandwidth(r.usual), measured*100/r.usual)
 }
 
 // wayOut of a node's device: kind and name of a culprit, the NIC where it is known, else the GPU; and both in words.

@@ -29,7 +29,8 @@ type record struct {
 }
 
 func (g *record) tell(warning bool, reason, action, format string, args ...any) {
-	g.out.Events = append(g.out.Events, decision.Event{Warning: warning, Reason: reason, Action: action, Note: clip.Head(fmt.Sprintf(format, args...), 1000)})
+	g.out.Events = append(g.out.Events, decision.Event{Warning: warning, Reason: reason, Action: action,
+		Note: clip.Head(fmt.Sprintf(format, args...), 1000)})
 }
 
 func (g *record) wake(at time.Time) { g.out.WakeAt = decision.Earlier(g.out.WakeAt, at) }
@@ -177,14 +178,17 @@ func VerdictOf(reason string) v1alpha1.Verdict {
 	switch reason {
 	case "", v1alpha1.ReasonAllPassed:
 		return v1alpha1.VerdictPass
-	case v1alpha1.ReasonRunPodUnschedulable, v1alpha1.ReasonNodeBusy, v1alpha1.ReasonPreempted, v1alpha1.ReasonWaitingForQueue, v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonSuspended, v1alpha1.ReasonSuperseded:
+	case v1alpha1.ReasonRunPodUnschedulable, v1alpha1.ReasonNodeBusy, v1alpha1.ReasonPreempted,
+		v1alpha1.ReasonWaitingForQueue, v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonSuspended,
+		v1alpha1.ReasonSuperseded:
 		return v1alpha1.VerdictSkipped
 	case v1alpha1.ReasonInconclusive, v1alpha1.ReasonMeshMismatch:
 		return v1alpha1.VerdictInconclusive
 	case v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonWrongData, v1alpha1.ReasonRankDied, v1alpha1.ReasonRankHung,
 		v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowNode,
-		v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator, v1alpha1.ReasonSlowLink, v1alpha1.ReasonSlowGPU,
-		v1alpha1.ReasonBelowThreshold, v1alpha1.ReasonTransportFallback, v1alpha1.ReasonMixedSettings, v1alpha1.ReasonMixedLibraryVersions:
+		v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator, v1alpha1.ReasonSlowLink,
+		v1alpha1.ReasonSlowGPU, v1alpha1.ReasonBelowThreshold, v1alpha1.ReasonTransportFallback,
+		v1alpha1.ReasonMixedSettings, v1alpha1.ReasonMixedLibraryVersions:
 		return v1alpha1.VerdictFail
 	}
 	return v1alpha1.VerdictError
@@ -221,12 +225,14 @@ func (g *record) found() bool {
 // foundSlow says whether a culprit that was named was slow.
 func (g *record) foundSlow() bool {
 	return slices.ContainsFunc(g.span.Culprits, func(c v1alpha1.Culprit) bool {
-		return c.Reason == v1alpha1.ReasonSlowNode || c.Reason == v1alpha1.ReasonSlowPair || c.Reason == v1alpha1.ReasonSlowRail
+		return c.Reason == v1alpha1.ReasonSlowNode || c.Reason == v1alpha1.ReasonSlowPair ||
+			c.Reason == v1alpha1.ReasonSlowRail
 	})
 }
 
 // slowReasons of a test are matters of speed.
-var slowReasons = []string{v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator}
+var slowReasons = []string{v1alpha1.ReasonSlowGroup, v1alpha1.ReasonSlowPair, v1alpha1.ReasonSlowNode,
+	v1alpha1.ReasonSlowRail, v1alpha1.ReasonSlowCommunicator}
 
 // reasonOfBad is why the step that is searched for is bad, and whether it is a matter of speed.
 func (g *record) reasonOfBad() (reason string, slow bool) {

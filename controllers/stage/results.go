@@ -14,7 +14,9 @@ import (
 // keepResults makes one series of each measurement over the communicators of a dimension, whose data took that
 // transport.
 func (g *planner) keepResults(dimension, transport string, communicators []commResult) {
-	g.span.Results = slices.DeleteFunc(g.span.Results, func(s v1alpha1.SpanResultSeries) bool { return s.Dimension == dimension })
+	g.span.Results = slices.DeleteFunc(g.span.Results, func(s v1alpha1.SpanResultSeries) bool {
+		return s.Dimension == dimension
+	})
 	for _, s := range seriesOf(dimension, communicators) {
 		s.Transport = transport
 		g.span.Results = append(g.span.Results, s)
@@ -57,7 +59,8 @@ func seriesOf(dimension string, communicators []commResult) []v1alpha1.SpanResul
 					one = &cell{}
 					t.cells[r.SizeBytes[k]] = one
 				}
-				one.latency, one.bandwidth = append(one.latency, r.LatencyNanoseconds[k]), append(one.bandwidth, r.BusBandwidthMBps[k])
+				one.latency, one.bandwidth = append(one.latency, r.LatencyNanoseconds[k]),
+					append(one.bandwidth, r.BusBandwidthMBps[k])
 				if k < len(r.SpreadPercent) {
 					one.spread = append(one.spread, r.SpreadPercent[k])
 				}
@@ -70,9 +73,10 @@ func seriesOf(dimension string, communicators []commResult) []v1alpha1.SpanResul
 	var out []v1alpha1.SpanResultSeries
 	for _, key := range order {
 		t := tables[key]
-		s := v1alpha1.SpanResultSeries{Dimension: dimension, Collective: key.Collective, Datatype: key.Datatype, Placement: key.Placement,
-			Communicators: t.count, Ranks: communicators[0].ranks, Nodes: int32(len(communicators[0].participants)), Repeats: communicators[0].repeats,
-			SizeBytes: []int64{}, LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{}}
+		s := v1alpha1.SpanResultSeries{Dimension: dimension, Collective: key.Collective, Datatype: key.Datatype,
+			Placement: key.Placement, Communicators: t.count, Ranks: communicators[0].ranks,
+			Nodes: int32(len(communicators[0].participants)), Repeats: communicators[0].repeats, SizeBytes: []int64{},
+			LatencyNanoseconds: []int64{}, BusBandwidthMBps: []int64{}, MinBusBandwidthMBps: []int64{}}
 		if t.count > 1 {
 			s.Slowest = t.slowest
 		}
@@ -132,7 +136,8 @@ func figuresOf(notMet []v1alpha1.PerformanceCheck) []v1alpha1.PerformanceCheck {
 func (g *planner) groupFigure(step v1alpha1.Step) int64 {
 	for i := range g.span.Results {
 		s := &g.span.Results[i]
-		if s.Dimension != judge.DimensionGroup || s.Collective != step.Collective || s.Datatype != step.Datatype || (s.Placement == v1alpha1.InPlace) != (step.Placement == v1alpha1.InPlace) {
+		if s.Dimension != judge.DimensionGroup || s.Collective != step.Collective || s.Datatype != step.Datatype ||
+			(s.Placement == v1alpha1.InPlace) != (step.Placement == v1alpha1.InPlace) {
 			continue
 		}
 		if at := slices.Index(s.SizeBytes, step.SizeBytes); at >= 0 && at < len(s.BusBandwidthMBps) {
@@ -175,7 +180,8 @@ func (g *planner) figure() string {
 			s := &g.span.Results[i]
 			last := min(len(s.SizeBytes), len(s.BusBandwidthMBps)) - 1
 			if s.Dimension == judge.DimensionGroup && last >= 0 && (want == "" || s.Collective == want) {
-				return fmt.Sprintf("%s %s at %s reaches %s", s.Collective, s.Datatype, units.Size(s.SizeBytes[last]), units.Bandwidth(s.BusBandwidthMBps[last]))
+				return fmt.Sprintf("%s %s at %s reaches %s",
+					s.Collective, s.Datatype, units.Size(s.SizeBytes[last]), units.Bandwidth(s.BusBandwidthMBps[last]))
 			}
 		}
 	}
@@ -185,7 +191,8 @@ func (g *planner) figure() string {
 // transportWords say what carried the group's data, and that of the mesh where it was another.
 func (g *planner) transportWords() string {
 	for i := range g.span.Results {
-		if s := &g.span.Results[i]; s.Dimension == judge.DimensionGroup && s.Transport != "" && s.Transport != g.span.Transport {
+		if s := &g.span.Results[i]; s.Dimension == judge.DimensionGroup && s.Transport != "" &&
+			s.Transport != g.span.Transport {
 			return fmt.Sprintf("%s (with the mesh %s)", s.Transport, g.span.Transport)
 		}
 	}

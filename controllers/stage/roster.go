@@ -226,7 +226,8 @@ func (g *roster) writeDepartures() {
 		g.span.Present = int32(len(g.present()))
 	}
 	if len(g.dropped) > 0 {
-		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.Run.ID, explain.Names(g.dropped, 5), g.why.Note)
+		g.tell(true, g.why.Reason, g.why.Action, "Run %s goes on without %s: %s", g.in.Run.ID,
+			explain.Names(g.dropped, 5), g.why.Note)
 	}
 }
 
@@ -396,7 +397,8 @@ const LeastMembers = 2
 func (g *roster) tooFew() bool {
 	if present := len(g.present()); present < g.need() {
 		verdict, reason := g.worstSoFar()
-		g.end(verdict, reason, fmt.Sprintf("%d of %d members are left for a communicator, and it takes %d.", present, g.span.Members, g.need()))
+		g.end(verdict, reason, fmt.Sprintf("%d of %d members are left for a communicator, and it takes %d.",
+			present, g.span.Members, g.need()))
 		return true
 	}
 	return false
@@ -406,14 +408,16 @@ func (g *roster) tooFew() bool {
 func (g *roster) end(verdict v1alpha1.Verdict, reason, message string) {
 	if worst, why := g.worstSoFar(); g.span.Reason != "" && judge.Rank(worst) >= judge.Rank(verdict) {
 		verdict, reason = worst, why
-		message = clip.Sentences(explain.Sentence(g.span.Message), max(maxMessage/3, maxMessage-len(message)-2)) + " " + message
+		message = clip.Sentences(explain.Sentence(g.span.Message), max(maxMessage/3, maxMessage-len(message)-2)) +
+			" " + message
 	}
 	if len(g.participants) > 0 {
 		g.span.Present = int32(len(g.present()))
 	}
 	g.closeOpen(reason)
 	g.span.Stage, g.span.StageStartTime, g.span.StageDeadline = v1alpha1.StageEnded, decision.Stamp(g.in.Now), nil
-	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason, clip.Sentences(explain.Sentence(message), maxMessage)
+	g.span.Verdict, g.span.Reason, g.span.Message = verdict, reason,
+		clip.Sentences(explain.Sentence(message), maxMessage)
 	if l := g.span.Localization; l != nil && l.State == v1alpha1.LocalizationRunning {
 		l.State = v1alpha1.LocalizationOutOfBounds
 		l.Message = "The search was not ended."
@@ -422,7 +426,8 @@ func (g *roster) end(verdict v1alpha1.Verdict, reason, message string) {
 	if g.in.RunDeleted {
 		return // nothing keeps that it was told
 	}
-	g.tell(verdict != v1alpha1.VerdictPass, reason, "EndGroupStage", "Run %s, the group's stage: %s. %s", g.in.Run.ID, verdict, g.span.Message)
+	g.tell(verdict != v1alpha1.VerdictPass, reason, "EndGroupStage", "Run %s, the group's stage: %s. %s", g.in.Run.ID,
+		verdict, g.span.Message)
 }
 
 // MaxCulprits bounds status.span.culprits.
@@ -435,7 +440,8 @@ func (g *roster) blame(c v1alpha1.Culprit) {
 	if slices.ContainsFunc(g.span.Culprits, isIt) {
 		return
 	}
-	if s := g.participantOf(c.Node); s != nil && VerdictOf(c.Reason) == v1alpha1.VerdictFail && c.Kind != "Pair" && !ofCommunicators(&c) {
+	if s := g.participantOf(c.Node); s != nil && VerdictOf(c.Reason) == v1alpha1.VerdictFail && c.Kind != "Pair" &&
+		!ofCommunicators(&c) {
 		set, err := localize.ParseSet(g.span.CulpritSet)
 		if text := localize.NewSet(append(set, s.index)...).String(); err == nil && len(text) <= MaxLeftSet {
 			g.span.CulpritSet = text

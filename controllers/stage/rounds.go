@@ -85,12 +85,14 @@ func (g *rounds) evaluate(t *v1alpha1.SpanTest) testResult {
 	l, err := g.layoutOf(t)
 	if err != nil {
 		// Too few are present, or others than it was made for: that is no fault of theirs.
-		r.done, r.reason, r.void = true, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Test %s cannot be laid over the members that are present: %s.", t.ID, err)
+		r.done, r.reason, r.void = true, v1alpha1.ReasonGroupStepFailed,
+			fmt.Sprintf("Test %s cannot be laid over the members that are present: %s.", t.ID, err)
 		return r
 	}
 	if len(l.communicators) > 0 && nothingMeasurable(g.runPlanOf(t), l.communicators[0].ranks) {
 		r.done, r.unmeasurable = true, true
-		r.message = fmt.Sprintf("Test %s can measure nothing: no size of the benchmark gives each of %d ranks an element. Raise benchmark.maxSizeBytes.", t.ID, l.communicators[0].ranks)
+		r.message = fmt.Sprintf("Test %s can measure nothing: no size of the benchmark gives each of %d ranks an "+
+			"element. Raise benchmark.maxSizeBytes.", t.ID, l.communicators[0].ranks)
 		return r
 	}
 	ids, reports := g.limits(t, len(l.shares))
@@ -137,14 +139,17 @@ func (g *rounds) evaluate(t *v1alpha1.SpanTest) testResult {
 	case ungiven:
 		// Those that have it may only have waited for those that have not.
 		r.bad, r.reason = false, v1alpha1.ReasonRunDeadlineExceeded
-		r.void = fmt.Sprintf("Test %s was not given to all of its members before its deadline: no manager was there to do so.", t.ID)
+		r.void = fmt.Sprintf("Test %s was not given to all of its members before its deadline: "+
+			"no manager was there to do so.", t.ID)
 	case 2*len(silent) > len(l.shares) && !r.bad:
 		r.reason = v1alpha1.ReasonRunDeadlineExceeded
-		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, and no other says that it failed: %s. Look whether their agents reach the API server.",
+		r.void = fmt.Sprintf("%d of %d nodes have not reported test %s within %d s, "+
+			"and no other says that it failed: %s. Look whether their agents reach the API server.",
 			len(silent), len(l.shares), t.ID, seconds, explain.Names(names(silent), 5))
 	default:
 		g.giveUp(&r, l, silent, seconds)
-		if !r.bad && len(r.out) == 0 && slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {
+		if !r.bad && len(r.out) == 0 &&
+			slices.ContainsFunc(r.communicators, func(c commResult) bool { return c.missing }) {
 			r.reason = v1alpha1.ReasonRunDeadlineExceeded
 			r.void = fmt.Sprintf("Test %s shows nothing bad, and yet not all of its members did it.", t.ID)
 		}
@@ -199,13 +204,16 @@ func (g *rounds) giveUp(r *testResult, l *layout, silent []*participant, seconds
 		case status != nil:
 			seen = fmt.Sprintf("it was last seen %s", status.Phase)
 		case owed != "":
-			missed = fmt.Sprintf("made no unique id of communicator %s of task %s within %d s, so that its ranks could not form it", owed, r.test.ID, int(ids.Seconds()))
+			missed = fmt.Sprintf("made no unique id of communicator %s of task %s within %d s, so that its ranks "+
+				"could not form it", owed, r.test.ID, int(ids.Seconds()))
 		}
 		if status == nil {
 			unseen[s] = true
 		}
 		r.fallOut(s, v1alpha1.ReasonMemberLost, fmt.Sprintf(
-			"The agent of node %s %s (%s). Look whether it reaches the API server, at its group pod's log, and in dmesg for GPU resets and hung tasks.", s.name, missed, seen))
+			"The agent of node %s %s (%s). Look whether it reaches the API server, "+
+				"at its group pod's log, and in dmesg for GPU resets and hung tasks.",
+			s.name, missed, seen))
 		r.out[len(r.out)-1].silent = r.out[len(r.out)-1].participant == s && r.bad && !unseen[s]
 	}
 	if len(unseen) == 0 || len(r.guilty) > 0 {
@@ -213,7 +221,8 @@ func (g *rounds) giveUp(r *testResult, l *layout, silent []*participant, seconds
 	}
 	for i := range r.communicators {
 		c := &r.communicators[i]
-		if c.bad && slices.Contains(waitingReasons, c.reason) && slices.ContainsFunc(c.participants, func(s *participant) bool { return unseen[s] }) {
+		if c.bad && slices.Contains(waitingReasons, c.reason) &&
+			slices.ContainsFunc(c.participants, func(s *participant) bool { return unseen[s] }) {
 			c.bad, c.missing = false, true
 		}
 	}
@@ -221,7 +230,8 @@ func (g *rounds) giveUp(r *testResult, l *layout, silent []*participant, seconds
 }
 
 // waitingReasons are what nodes see that wait for one that does not come.
-var waitingReasons = []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed}
+var waitingReasons = []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonInitFailed,
+	v1alpha1.ReasonCollectiveFailed}
 
 // idOwed is the first communicator over several nodes whose unique id the member is to make; empty where there is none.
 func idOwed(share *spans.Part) string {
@@ -235,7 +245,8 @@ func idOwed(share *spans.Part) string {
 
 // badWithoutBlame are reasons for which a communicator counts as bad although an agent says Error: it did not form or
 // ended early, and which node is to blame is to be found.
-var badWithoutBlame = []string{v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonRankHung, v1alpha1.ReasonRankDied}
+var badWithoutBlame = []string{v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonRankHung,
+	v1alpha1.ReasonRankDied}
 
 // evaluateCommunicator sums up what its nodes say. Each must have passed and have been asked; a node that could not
 // take part for a reason of its own falls out.
@@ -244,7 +255,8 @@ func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult
 	fail := func(s *participant, status *v1alpha1.TaskCommunicatorStatus, reason, said, message string) {
 		if !out.bad || worseReason(reason, out.reason) {
 			out.bad, out.reason, out.step = true, reason, status.Step
-			out.message = fmt.Sprintf("%s, as node %s saw it: %s", said, s.name, strings.TrimPrefix(message, "node "+s.name+": "))
+			out.message = fmt.Sprintf("%s, as node %s saw it: %s",
+				said, s.name, strings.TrimPrefix(message, "node "+s.name+": "))
 		}
 	}
 	for _, s := range c.participants {
@@ -253,8 +265,10 @@ func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult
 		if status == nil || status.Verdict == "" {
 			out.missing = true
 			if task != nil && task.Phase == v1alpha1.TaskFinished {
-				r.fallOut(s, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s as finished, and its report lacks the verdict of communicator %s. Its agent may be of another version than the manager.",
-					s.name, r.test.ID, c.name))
+				r.fallOut(s, v1alpha1.ReasonGroupStepFailed,
+					fmt.Sprintf("Node %s reports task %s as finished, and its report lacks the verdict "+
+						"of communicator %s. Its agent may be of another version than the manager.",
+						s.name, r.test.ID, c.name))
 			}
 			continue
 		}
@@ -269,15 +283,21 @@ func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult
 		said := cmp.Or(status.Reason, "no reason given")
 		switch {
 		case status.Verdict == v1alpha1.VerdictPass:
-			if i := slices.IndexFunc(status.Results, func(x v1alpha1.ResultSeries) bool { return x.WrongElements != 0 }); i >= 0 {
+			if i := slices.IndexFunc(status.Results, func(x v1alpha1.ResultSeries) bool {
+				return x.WrongElements != 0
+			}); i >= 0 {
 				x := &status.Results[i]
-				fail(s, status, v1alpha1.ReasonWrongData, v1alpha1.ReasonWrongData, fmt.Sprintf("its report has %d wrong elements of %s, and yet calls it passed", x.WrongElements, runplan.KeyOf(x).Measurement()))
+				fail(s, status, v1alpha1.ReasonWrongData, v1alpha1.ReasonWrongData,
+					fmt.Sprintf("its report has %d wrong elements of %s, and yet calls it passed",
+						x.WrongElements, runplan.KeyOf(x).Measurement()))
 			}
 		case status.Verdict == v1alpha1.VerdictFail, slices.Contains(badWithoutBlame, status.Reason):
-			fail(s, status, atLeast(status.Verdict, acrossNodes(status.Reason)), said, cmp.Or(status.Message, "its agent gave no words"))
+			fail(s, status, atLeast(status.Verdict, acrossNodes(status.Reason)), said,
+				cmp.Or(status.Message, "its agent gave no words"))
 		default:
 			out.missing = true
-			r.fallOut(s, atLeast(status.Verdict, status.Reason), fmt.Sprintf("Node %s could not do task %s (%s): %s", s.name, r.test.ID, said, cmp.Or(status.Message, "its agent gave no words")))
+			r.fallOut(s, atLeast(status.Verdict, status.Reason), fmt.Sprintf("Node %s could not do task %s (%s): %s",
+				s.name, r.test.ID, said, cmp.Or(status.Message, "its agent gave no words")))
 		}
 	}
 	if out.bad || out.missing {
@@ -287,7 +307,8 @@ func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult
 	if missing := g.missingResult(r.test, c, status); missing != "" {
 		// All say Pass, and what they measured is not there: that is no pass.
 		out.missing = true
-		r.fallOut(c.participants[0], v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s, communicator %s, as passed without %s. Its agent may be of another version than the manager.",
+		r.fallOut(c.participants[0], v1alpha1.ReasonGroupStepFailed, fmt.Sprintf("Node %s reports task %s, "+
+			"communicator %s, as passed without %s. Its agent may be of another version than the manager.",
 			c.participants[0].name, r.test.ID, c.name, missing))
 		return out
 	}
@@ -299,7 +320,8 @@ func (g *rounds) evaluateCommunicator(r *testResult, c *communicator) commResult
 // ownCulprit is what of the node its own agent found guilty; nil where there is none. An agent knows its own node only.
 func ownCulprit(s *participant, status *v1alpha1.TaskCommunicatorStatus) *v1alpha1.Culprit {
 	c := status.Guilty
-	if c == nil || status.Verdict == v1alpha1.VerdictPass || c.Node != "" && c.Node != s.name || c.Kind == "Node" && c.Name != s.name {
+	if c == nil || status.Verdict == v1alpha1.VerdictPass || c.Node != "" && c.Node != s.name ||
+		c.Kind == "Node" && c.Name != s.name {
 		return nil
 	}
 	own := *c
@@ -331,7 +353,8 @@ func acrossNodes(reason string) string {
 
 // worseReason orders reasons by how much they say: wrong data first, what a victim sees last.
 func worseReason(a, b string) bool {
-	order := []string{v1alpha1.ReasonWrongData, v1alpha1.ReasonRankDied, v1alpha1.ReasonInitFailed, v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonHangAcrossNodes}
+	order := []string{v1alpha1.ReasonWrongData, v1alpha1.ReasonRankDied, v1alpha1.ReasonInitFailed,
+		v1alpha1.ReasonCollectiveFailed, v1alpha1.ReasonHangAcrossNodes}
 	place := func(reason string) int {
 		if i := slices.Index(order, reason); i >= 0 {
 			return i
@@ -354,8 +377,11 @@ func (g *rounds) missingResult(t *v1alpha1.SpanTest, c *communicator, status *v1
 	for i := range status.Results {
 		r := &status.Results[i]
 		for _, list := range [][]int64{r.LatencyNanoseconds, r.BusBandwidthMBps} {
-			if len(list) != len(r.SizeBytes) || slices.ContainsFunc(list, func(v int64) bool { return v <= 0 || v > maxFigure }) {
-				return fmt.Sprintf("a figure for each size of %s: it gives %d sizes, latencies %v ns and bus bandwidths %v MB/s", runplan.KeyOf(r).Measurement(), len(r.SizeBytes), firstOf(r.LatencyNanoseconds, 4), firstOf(r.BusBandwidthMBps, 4))
+			if len(list) != len(r.SizeBytes) ||
+				slices.ContainsFunc(list, func(v int64) bool { return v <= 0 || v > maxFigure }) {
+				return fmt.Sprintf("a figure for each size of %s: it gives %d sizes, "+
+					"latencies %v ns and bus bandwidths %v MB/s", runplan.KeyOf(r).Measurement(), len(r.SizeBytes),
+					firstOf(r.LatencyNanoseconds, 4), firstOf(r.BusBandwidthMBps, 4))
 			}
 		}
 	}
@@ -386,7 +412,9 @@ func nothingMeasurable(plan *v1alpha1.RunPlan, ranks int32) bool {
 // mainBandwidth is that of the first series of AllReduce that was planned, else of the first of all, at its largest
 // size; nil where the report had no place for it.
 func mainBandwidth(all []runplan.Planned, results []v1alpha1.ResultSeries) *int64 {
-	main := max(0, slices.IndexFunc(all, func(p runplan.Planned) bool { return p.Key.Collective == v1alpha1.AllReduce }))
+	main := max(0, slices.IndexFunc(all, func(p runplan.Planned) bool {
+		return p.Key.Collective == v1alpha1.AllReduce
+	}))
 	if main >= len(all) {
 		return nil
 	}

@@ -16,11 +16,13 @@ import (
 func (g *machine) startSearch(step v1alpha1.Step) {
 	spec := &g.in.Group.Spec
 	if spec.Localization.Mode == v1alpha1.LocalizationOff {
-		g.end(VerdictOf(g.span.Reason), g.span.Reason, "localization.mode is Off: no culprit was searched for."+g.lookAt())
+		g.end(VerdictOf(g.span.Reason), g.span.Reason,
+			"localization.mode is Off: no culprit was searched for."+g.lookAt())
 		return
 	}
 	before := g.span.Localization
-	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: &step, StartTime: *decision.Stamp(g.in.Now)}
+	l := &v1alpha1.LocalizationStatus{State: v1alpha1.LocalizationRunning, Step: &step,
+		StartTime: *decision.Stamp(g.in.Now)}
 	if before != nil {
 		l.Rounds, l.Tests, l.StartTime = before.Rounds, before.Tests, before.StartTime
 	}
@@ -32,7 +34,8 @@ func (g *machine) startSearch(step v1alpha1.Step) {
 	g.span.Localization = l
 	g.enter(v1alpha1.StageLocalizing, 0)
 	g.span.StageDeadline = decision.Stamp(l.StartTime.Add(decision.Seconds(localizationDeadlineSeconds(spec))))
-	g.tell(true, g.span.Reason, "StartSearch", "Run %s searches for the culprit of %s among %d nodes. %s", g.in.Run.ID, step, len(g.present()), g.span.Message)
+	g.tell(true, g.span.Reason, "StartSearch", "Run %s searches for the culprit of %s among %d nodes. %s", g.in.Run.ID,
+		step, len(g.present()), g.span.Message)
 	g.search()
 }
 
@@ -45,12 +48,14 @@ func (g *machine) search() {
 	room := max(0, MaxTests-len(g.span.Tests)-TestsReserve)
 	limit := int(g.in.Group.Spec.Localization.MaxRounds)
 	noRound := limit > 0 && before >= limit // searches before this one took them all
-	problem := localize.Problem{Members: present, Fewer: len(g.departedSince()) > 0, Rails: g.hasRails() && !noRound && !g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
+	problem := localize.Problem{Members: present, Fewer: len(g.departedSince()) > 0, Rails: g.hasRails() && !noRound &&
+		!g.deadlinePassed(), MaxTests: max(1, min(localize.DefaultMaxTests, ownTests(history)+room))}
 	if limit > 0 {
 		problem.MaxRounds = max(1, limit-before)
 	}
 	step, err := localize.Next(problem, history)
-	if len(step.Tests) > 0 && step.Tests[0].Kind == localize.KindRails && len(step.Tests) > MaxTests-len(g.span.Tests)-MaxGroupTests {
+	if len(step.Tests) > 0 && step.Tests[0].Kind == localize.KindRails &&
+		len(step.Tests) > MaxTests-len(g.span.Tests)-MaxGroupTests {
 		problem.Rails = false // so many culprits that their rails do not fit into the status
 		step, err = localize.Next(problem, history)
 	}
@@ -59,7 +64,9 @@ func (g *machine) search() {
 	case bySize:
 		best := g.pairsSummary().best
 		g.conclude(localize.Finding{State: localize.NotFound}, "", fmt.Sprintf(
-			"communicators over %d nodes are alike (the slowest reaches %s, %d %% of the best pair) and faster than the group: the number of nodes slows this step, no single member. Compare at larger sizes, or set a threshold with span: Group for this many nodes",
+			"communicators over %d nodes are alike (the slowest reaches %s, %d %% of the best pair) and faster "+
+				"than the group: the number of nodes slows this step, no single member. Compare at larger sizes, "+
+				"or set a threshold with span: Group for this many nodes",
 			nodes, units.Bandwidth(slowest), slowest*100/max(1, best)))
 		return
 	case err != nil:
@@ -76,7 +83,8 @@ func (g *machine) search() {
 		g.endSearch(fmt.Sprintf("localization.maxRounds (%d) is reached", limit))
 		return
 	case g.deadlinePassed():
-		g.endSearch(fmt.Sprintf("localization.deadlineSeconds (%d s) ran out", localizationDeadlineSeconds(&g.in.Group.Spec)))
+		g.endSearch(fmt.Sprintf("localization.deadlineSeconds (%d s) ran out",
+			localizationDeadlineSeconds(&g.in.Group.Spec)))
 		return
 	}
 	round := before + step.Round
@@ -100,7 +108,8 @@ const TestsReserve = 16
 
 // endSearch ends the search before its end: what the tests so far prove is named all the same.
 func (g *machine) endSearch(bound string) {
-	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.departedSince()) > 0}, g.history())
+	f, err := localize.Conclude(localize.Problem{Members: g.searchSet(), Fewer: len(g.departedSince()) > 0},
+		g.history())
 	if err != nil {
 		g.conclude(localize.Finding{State: localize.OutOfBounds}, bound, bound+": "+err.Error())
 		return
@@ -119,7 +128,8 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 	if len(f.Members) == 0 && len(f.Pairs) == 0 {
 		text := fmt.Sprintf("The search did not name a culprit (%s, %s): %s", l.State, effort, explain.Sentence(why))
 		if named := g.named(); len(named) > 0 {
-			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s", explain.Names(named, 5), l.State, effort, explain.Sentence(why))
+			text = fmt.Sprintf("Named before: %s. The search for more named no other (%s, %s): %s",
+				explain.Names(named, 5), l.State, effort, explain.Sentence(why))
 		}
 		if len(f.Suspects) > 0 && len(f.Suspects) < len(g.searchSet()) {
 			text += " Something among these is bad: " + explain.Names(g.namesOf(f.Suspects), 8) + "."
@@ -158,7 +168,8 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 	}
 	for _, pair := range f.Pairs {
 		reason, isSlow := g.badAs(pair[0], pair[1])
-		name(g.pairCulprit(g.participants[pair[0]], g.participants[pair[1]], rails[pair[0]], reason, isSlow, step, effort), isSlow)
+		name(g.pairCulprit(g.participants[pair[0]], g.participants[pair[1]], rails[pair[0]], reason, isSlow,
+			step, effort), isSlow)
 	}
 	g.tracedTo(f)
 	names := g.named()
@@ -198,7 +209,8 @@ func (g *machine) conclude(f localize.Finding, bound, why string) {
 // searchMesh begins the search for what makes communicators of a dimension bad.
 func (g *machine) searchMesh(r *testResult, dimension string) bool {
 	culprit, _ := g.untraced(dimension)
-	if culprit == nil || g.in.Group.Spec.Localization.Mode == v1alpha1.LocalizationOff || len(g.searchSet()) <= LeastMembers {
+	if culprit == nil || g.in.Group.Spec.Localization.Mode == v1alpha1.LocalizationOff ||
+		len(g.searchSet()) <= LeastMembers {
 		return false
 	}
 	g.startSearch(g.stepOf(r.step))

@@ -36,7 +36,8 @@ func findingText(f *localize.Finding, bound string) string {
 		clauses = append(clauses, "all smaller tests of those that are left were good: what is bad may have left")
 	}
 	if e.Contradictions > 0 {
-		clauses = append(clauses, fmt.Sprintf("%d bad tests lie in good ones, so something comes and goes", e.Contradictions))
+		clauses = append(clauses,
+			fmt.Sprintf("%d bad tests lie in good ones, so something comes and goes", e.Contradictions))
 	}
 	return strings.Join(clauses, "; ")
 }
@@ -48,11 +49,13 @@ func suspectsText(f *localize.Finding) string {
 	}
 	switch {
 	case f.Evidence.Among == 2:
-		return fmt.Sprintf("only members %s are there: a third is needed to tell which of them it is, or whether it is the link between them", set)
+		return fmt.Sprintf("only members %s are there: a third is needed to tell which of them it is, or whether it "+
+			"is the link between them", set)
 	case f.State == localize.OutOfBounds:
 		return fmt.Sprintf("not told apart yet: members %s", set)
 	case f.Evidence.SuspectsCleared:
-		return fmt.Sprintf("the smallest sets that are bad lie in members %s, and all smaller tests of each were good: it comes and goes, or shows at this size only", set)
+		return fmt.Sprintf("the smallest sets that are bad lie in members %s, and all smaller tests of each were "+
+			"good: it comes and goes, or shows at this size only", set)
 	default:
 		return fmt.Sprintf("could not be told apart, or could not be tested: members %s", set)
 	}
@@ -63,9 +66,11 @@ func noneGoodText(e *localize.Evidence) string {
 	text := fmt.Sprintf("none of %d smaller tests in %d rounds was good", e.Tests, e.Rounds)
 	switch {
 	case e.Shared:
-		return text + fmt.Sprintf(", %d of them of two members: look for what all members share (settings, library, driver, a switch), not for one node", e.BadPairs)
+		return text + fmt.Sprintf(", %d of them of two members: look for what all members share (settings, library, "+
+			"driver, a switch), not for one node", e.BadPairs)
 	case e.BadPairs > 0:
-		return text + fmt.Sprintf(", %d of them of two members: many members are bad, or what they share is", e.BadPairs)
+		return text +
+			fmt.Sprintf(", %d of them of two members: many members are bad, or what they share is", e.BadPairs)
 	}
 	return text
 }

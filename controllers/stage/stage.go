@@ -85,7 +85,8 @@ func Step(in Input) State {
 	case in.Run == nil || !spanned:
 		g.deletePods(func(*corev1.Pod) bool { return false })
 		if g.saved != nil && g.saved.Stage == v1alpha1.StageEnded {
-			g.out.Span = g.saved.DeepCopy() // the spec has become one of span Node; what the run showed still decides its verdict
+			// the spec has become one of span Node; what the run showed still decides its verdict
+			g.out.Span = g.saved.DeepCopy()
 		}
 		return g.out
 	case g.saved == nil:
@@ -141,7 +142,9 @@ func (g *machine) begin() {
 	}
 	if eligible < g.need() {
 		g.end(v1alpha1.VerdictSkipped, v1alpha1.ReasonTooFewMembers, fmt.Sprintf(
-			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: %s. Mend those, or what the spec holds them against; a new run follows once they or the spec change, or %s.",
+			"No communicator over the group was formed: %d of %d nodes passed alone and it takes %d. Not passed: "+
+				"%s. Mend those, or what the spec holds them against; a new run follows once they or the "+
+				"spec change, or %s.",
 			eligible, len(g.in.Outcomes), g.need(), explain.Names(out, 5), runs.Ask(g.in.Group)))
 		return
 	}
@@ -150,7 +153,8 @@ func (g *machine) begin() {
 	}
 	g.span.Members, g.span.Present = int32(eligible), int32(eligible)
 	g.enter(v1alpha1.StageWaitingForMembers, decision.Seconds(g.in.Group.Spec.Run.MembersDeadlineSeconds))
-	g.tell(false, v1alpha1.ReasonWaitingForMembers, "StartGroupStage", "Run %s: the group's stage of %d nodes starts; their pods have %d s to be ready.",
+	g.tell(false, v1alpha1.ReasonWaitingForMembers, "StartGroupStage",
+		"Run %s: the group's stage of %d nodes starts; their pods have %d s to be ready.",
 		g.in.Run.ID, eligible, g.in.Group.Spec.Run.MembersDeadlineSeconds)
 }
 
@@ -248,7 +252,8 @@ func (g *machine) goesOnWithout() bool {
 	switch {
 	case len(g.present()) < g.need():
 		g.closeOpen(v1alpha1.ReasonMemberLost)
-		g.endSearch(fmt.Sprintf("%d of %d members are left, and it takes %d", len(g.present()), g.span.Members, g.need()))
+		g.endSearch(fmt.Sprintf("%d of %d members are left, and it takes %d",
+			len(g.present()), g.span.Members, g.need()))
 		return false
 	case !g.noteDepartures():
 		g.closeOpen(v1alpha1.ReasonMemberLost)
@@ -335,7 +340,9 @@ func (g *machine) regroup() {
 	}
 	if g.groupTests() >= MaxGroupTests {
 		verdict, reason := g.worstSoFar()
-		g.end(verdict, reason, fmt.Sprintf("The group was formed %d times, and each time there was something to leave out.", MaxGroupTests))
+		g.end(verdict, reason,
+			fmt.Sprintf("The group was formed %d times, and each time there was something to leave out.",
+				MaxGroupTests))
 		return
 	}
 	g.noteDepartures()
@@ -350,7 +357,8 @@ func (g *machine) openGroup(stage v1alpha1.RunStage) {
 	g.enter(stage, 0)
 	if !g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestGroup, Round: int32(g.groupTests() + 1)}, g.wholeSet()) {
 		g.end(v1alpha1.VerdictError, v1alpha1.ReasonGroupStepFailed, fmt.Sprintf(
-			"No further test fits into the status: it has %d, and the members that left are noted there. To try again, %s.", len(g.span.Tests), runs.Ask(g.in.Group)))
+			"No further test fits into the status: it has %d, and the members that left are noted there. "+
+				"To try again, %s.", len(g.span.Tests), runs.Ask(g.in.Group)))
 	}
 }
 
@@ -379,7 +387,8 @@ func (g *machine) afterGroup() {
 	notMet, notMeasured := checks.Of(all)
 	if len(notMet) > 0 {
 		r.test.Verdict, r.test.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowGroup
-		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.", len(g.present()), explain.Checks(figuresOf(notMet))))
+		g.worsen(v1alpha1.ReasonSlowGroup, fmt.Sprintf("The communicator over %d nodes is too slow: %s.",
+			len(g.present()), explain.Checks(figuresOf(notMet))))
 		// All pairs of neighbours at once tell soonest which nodes are slow, however many; else halves are tried.
 		if !g.openPairs() {
 			g.startSearch(g.stepOf(notMet[0].Step))
@@ -397,7 +406,8 @@ func (g *machine) afterGroup() {
 
 // afterBadGroup goes on with what the nodes know themselves; else the culprit is searched for.
 func (g *machine) afterBadGroup(r *testResult) {
-	message := fmt.Sprintf("The communicator over %d nodes failed: %s.", len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
+	message := fmt.Sprintf("The communicator over %d nodes failed: %s.",
+		len(g.readSet(r.test.Set)), strings.TrimSuffix(r.message, ".")) + g.fallbackWords(r.communicators)
 	if len(r.guilty) > 0 {
 		g.worsen(r.reason, message)
 		for _, name := range slices.Sorted(maps.Keys(r.guilty)) {
@@ -406,7 +416,8 @@ func (g *machine) afterBadGroup(r *testResult) {
 				g.release(s)
 			}
 		}
-		g.explain(r.reason, message+" By what the nodes saw themselves: "+explain.Names(culpritNames(g.span.Culprits), 5)+".")
+		g.explain(r.reason,
+			message+" By what the nodes saw themselves: "+explain.Names(culpritNames(g.span.Culprits), 5)+".")
 		g.tell(true, v1alpha1.ReasonCulpritFound, "NameCulprit", "Run %s: %s", g.in.Run.ID, g.span.Message)
 		g.regroup()
 		return
@@ -437,18 +448,23 @@ func (g *machine) afterPairs() {
 		if !underMark {
 			t.Verdict, t.Reason = v1alpha1.VerdictFail, v1alpha1.ReasonSlowPair
 		}
-		g.worsen(v1alpha1.ReasonSlowPair, fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
-			units.Bandwidth(sum.best), explain.Names(bad, 4), g.minPercent()))
+		g.worsen(v1alpha1.ReasonSlowPair,
+			fmt.Sprintf("Pairs are far slower than the best, which reach %s: %s; at least %d %% is expected.",
+				units.Bandwidth(sum.best), explain.Names(bad, 4), g.minPercent()))
 		g.startSearch(step)
 	case underMark && group > 0 && sum.slowest > 0 && sum.slowest*g.minPercent() <= group*100:
 		g.end(VerdictOf(g.span.Reason), g.span.Reason, fmt.Sprintf(
-			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%s): it is slow as a whole. Look at what all share: the switch, the transport (%s), the settings of the library, the mark itself.",
+			"No pair stands out: %s. The slowest is not clearly faster than the group at %s (%s): it is slow as "+
+				"a whole. Look at what all share: the switch, the transport (%s), the settings of the library, "+
+				"the mark itself.",
 			sum, step, units.Bandwidth(group), g.span.Transport))
 	case underMark:
 		g.startSearch(step)
 	case group > 0 && group*100 < sum.slowest*groupMinPercentOfPair:
-		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("%s over %d nodes reaches %s, %d %% of its slowest pair (%s); at least %d %% is expected.",
-			step, len(g.present()), units.Bandwidth(group), group*100/sum.slowest, units.Bandwidth(sum.slowest), groupMinPercentOfPair))
+		g.worsen(v1alpha1.ReasonInconclusive,
+			fmt.Sprintf("%s over %d nodes reaches %s, %d %% of its slowest pair (%s); at least %d %% is expected.",
+				step, len(g.present()), units.Bandwidth(group), group*100/sum.slowest, units.Bandwidth(sum.slowest),
+				groupMinPercentOfPair))
 		g.startSearch(step)
 	default:
 		g.afterGoodGroup()
@@ -461,7 +477,8 @@ func (g *machine) afterGoodGroup() {
 	if g.found() {
 		g.confirm()
 	} else if l, left := g.span.Localization, g.departedSinceBad(); l != nil && len(left) > 0 {
-		l.Message = clip.Head(clip.Sentences(l.Message, 300)+" "+explain.Sentence(g.withoutDeparted())+" Look first at "+explain.Names(g.namesOf(left), 5)+".", 512)
+		l.Message = clip.Head(clip.Sentences(l.Message, 300)+" "+explain.Sentence(g.withoutDeparted())+
+			" Look first at "+explain.Names(g.namesOf(left), 5)+".", 512)
 	}
 	g.startMesh()
 }
@@ -489,13 +506,16 @@ func (g *machine) openMesh() {
 			continue
 		}
 		if err := g.meshShares(at); err != nil {
-			g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
+			g.worsen(v1alpha1.ReasonInconclusive,
+				fmt.Sprintf("Dimension %s of the mesh was not measured: %v", mesh[at].Name, err))
 			continue
 		}
 		if g.open(v1alpha1.SpanTest{Kind: v1alpha1.TestMesh, Round: 1, Dimension: mesh[at].Name}, g.wholeSet()) {
 			return
 		}
-		g.worsen(v1alpha1.ReasonInconclusive, fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.", mesh[at].Name))
+		g.worsen(v1alpha1.ReasonInconclusive,
+			fmt.Sprintf("Dimension %s of the mesh was not measured: no further test fits into the status.",
+				mesh[at].Name))
 		break
 	}
 	g.tellCommonNode()
@@ -529,12 +549,14 @@ func (g *machine) afterMesh() {
 
 // endMesh ends the stage where a member fell out while the mesh was measured: the rest does not fit the mesh.
 func (g *machine) endMesh() {
-	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
+	g.end(v1alpha1.VerdictInconclusive, v1alpha1.ReasonMeshMismatch, "A member fell out while the mesh was measured, "+
+		"and the others do not fit it: what is missing of the mesh was not measured."+g.meshWords())
 }
 
 // pass ends the stage with what was reached; what is bad was kept before.
 func (g *machine) pass() {
-	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.", len(g.present()), g.figure(), g.transportWords())
+	text := fmt.Sprintf("One communicator over %d nodes: %s, transport %s.",
+		len(g.present()), g.figure(), g.transportWords())
 	if len(g.span.Left) > 0 && g.found() {
 		text = explain.Sentence(g.withoutDeparted())
 	}

@@ -47,7 +47,9 @@ func (g *summary) speedWords() string {
 	case sum.pairs > 1 && g.found():
 		return fmt.Sprintf("The pairs of these %d are held against each other only: %s.", len(g.present()), sum)
 	case sum.pairs > 1:
-		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.", sum, g.minPercent())
+		return fmt.Sprintf("No threshold or reference applies to the group's speed, which was held against "+
+			"its own pairs only: %s, and at least %d %% is expected. What slows all members would not show.",
+			sum, g.minPercent())
 	}
 	return judge.SpeedWords(g.speedNotJudged())
 }
@@ -73,7 +75,8 @@ func (g *summary) notCompared() string {
 			there, all := 0, len(l.communicators)
 			for j := range g.span.Results {
 				s := &g.span.Results[j]
-				if s.Dimension == dimension && p.Key == (runplan.Key{Variant: v1alpha1.VariantBaseline, Collective: s.Collective, Datatype: s.Datatype, Placement: s.Placement}) {
+				if s.Dimension == dimension && p.Key == (runplan.Key{Variant: v1alpha1.VariantBaseline,
+					Collective: s.Collective, Datatype: s.Datatype, Placement: s.Placement}) {
 					there = int(s.Communicators)
 				}
 			}
@@ -82,13 +85,15 @@ func (g *summary) notCompared() string {
 			case there == 0:
 				out = append(out, dimension+" "+p.Key.Measurement())
 			default:
-				out = append(out, fmt.Sprintf("%s %s of %d of %d communicators", dimension, p.Key.Measurement(), all-there, all))
+				out = append(out,
+					fmt.Sprintf("%s %s of %d of %d communicators", dimension, p.Key.Measurement(), all-there, all))
 			}
 		}
 	}
 	text := ""
 	if len(out) > 0 {
-		text = fmt.Sprintf(" Measured and checked, but left out of reports, which hold only so much, and so not judged: %s.", explain.Names(out, 5))
+		text = fmt.Sprintf(" Measured and checked, but left out of reports, which hold only so much, and so not "+
+			"judged: %s.", explain.Names(out, 5))
 	}
 	var unknown []string
 	for _, s := range g.present() {
@@ -97,7 +102,8 @@ func (g *summary) notCompared() string {
 		}
 	}
 	if len(unknown) > 0 {
-		text += fmt.Sprintf(" Library or settings were not reported, and so not compared, by %s.", explain.Names(unknown, 5))
+		text += fmt.Sprintf(" Library or settings were not reported, and so not compared, by %s.",
+			explain.Names(unknown, 5))
 	}
 	return text
 }
@@ -117,7 +123,8 @@ func (g *summary) repeatsWords() string {
 		}
 	}
 	if !known {
-		return fmt.Sprintf(" Each figure is the median of %d repeats; how far they are apart did not fit into reports.", n)
+		return fmt.Sprintf(" Each figure is the median of %d repeats; how far they are apart did not fit into reports.",
+			n)
 	}
 	return fmt.Sprintf(" Each figure is the median of %d repeats, which are at most %d %% apart.", n, most)
 }
@@ -132,7 +139,8 @@ func (g *summary) withoutDeparted() string {
 	if first > 0 && g.foundSlow() {
 		before = fmt.Sprintf("; with it %s, %d %% of that", units.Bandwidth(first), first*100/max(1, last))
 	}
-	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)", explain.Names(g.departedNames(), 5), len(g.present()), what, g.figure(), before)
+	return fmt.Sprintf("Without %s the group of %d nodes %s (%s%s)",
+		explain.Names(g.departedNames(), 5), len(g.present()), what, g.figure(), before)
 }
 
 // departedSinceBad are the members that left between the last communicator over the group and the one before, where
@@ -155,7 +163,8 @@ func (g *summary) departedSinceBad() localize.Set {
 func (g *summary) accuseSilent() {
 	left := g.departedSinceBad()
 	if len(left) != 1 || !slices.ContainsFunc(g.span.Tests, func(t v1alpha1.SpanTest) bool {
-		return t.Kind == v1alpha1.TestDeparture && t.Reason == v1alpha1.ReasonAgentNotReporting && t.Set == left.String()
+		return t.Kind == v1alpha1.TestDeparture && t.Reason == v1alpha1.ReasonAgentNotReporting &&
+			t.Set == left.String()
 	}) {
 		return
 	}
@@ -166,9 +175,11 @@ func (g *summary) accuseSilent() {
 		}
 	}
 	for i := range g.span.Culprits {
-		if c := &g.span.Culprits[i]; reason != "" && c.Reason == v1alpha1.ReasonMemberLost && slices.Equal(g.namesOf(left), []string{c.Node}) {
+		if c := &g.span.Culprits[i]; reason != "" && c.Reason == v1alpha1.ReasonMemberLost &&
+			slices.Equal(g.namesOf(left), []string{c.Node}) {
 			c.Reason = reason
-			c.Message = clip.Head(clip.Sentences(c.Message, 380)+fmt.Sprintf(" The group of %d nodes without it, and nobody else, is good.", len(g.present())), 512)
+			c.Message = clip.Head(clip.Sentences(c.Message, 380)+
+				fmt.Sprintf(" The group of %d nodes without it, and nobody else, is good.", len(g.present())), 512)
 		}
 	}
 }
@@ -180,7 +191,8 @@ func (g *summary) confirm() {
 		return
 	}
 	if g.stillSlow() {
-		l.Message = clip.Head(clip.Sentences(l.Message, 300)+" Not confirmed: "+explain.Sentence(g.withoutDeparted()), 512)
+		l.Message = clip.Head(clip.Sentences(l.Message, 300)+" Not confirmed: "+
+			explain.Sentence(g.withoutDeparted()), 512)
 		return
 	}
 	l.Message = clip.Head(clip.Sentences(l.Message, 300)+" Confirmed: "+explain.Sentence(g.withoutDeparted()), 512)

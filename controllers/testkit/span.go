@@ -28,7 +28,8 @@ func SpanGroup(nodes int, change func(*state.Group)) *state.Group {
 	group.Spec.Run.MaxParallelNodes = int32(max(16, nodes))
 	group.Spec.Run.MembersDeadlineSeconds = 600
 	group.Spec.Localization = v1alpha1.LocalizationSpec{Mode: v1alpha1.LocalizationAuto, DeadlineSeconds: 1800}
-	group.Spec.Network = v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, AddressFamily: v1alpha1.AddressFamilyAuto, RequireTransport: v1alpha1.TransportAny}
+	group.Spec.Network = v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkPod, AddressFamily: v1alpha1.AddressFamilyAuto,
+		RequireTransport: v1alpha1.TransportAny}
 	group.Spec.Benchmark.References = v1alpha1.JudgingEnforce
 	if change != nil {
 		change(group)

@@ -57,17 +57,22 @@ func Group() *state.Group {
 	return &state.Group{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "team", UID: "uid-g", Generation: 1},
 		Spec: v1alpha1.CommGroupSpec{
-			Members:      v1alpha1.MembersSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}, MinMembers: 1},
+			Members: v1alpha1.MembersSpec{
+				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "yes"}}, MinMembers: 1},
 			RanksPerNode: 8,
 			Span:         v1alpha1.SpanNode,
-			Runtime:      v1alpha1.RuntimeSpec{Pod: v1alpha1.PodOverrides{GPUResourceName: v1alpha1.ResourceGPU, ShmSizeMiB: 4096}},
+			Runtime: v1alpha1.RuntimeSpec{Pod: v1alpha1.PodOverrides{GPUResourceName: v1alpha1.ResourceGPU,
+				ShmSizeMiB: 4096}},
 			DDA:          v1alpha1.DDASpec{Mode: v1alpha1.FeaturePreferred},
 			LowPrecision: v1alpha1.LowPrecisionSpec{Mode: v1alpha1.FeatureDisabled, MaxRelativeErrorPPM: 130000},
 			Benchmark: v1alpha1.BenchmarkSpec{
-				Variants:    []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA, v1alpha1.VariantLowPrecision},
-				Collectives: []v1alpha1.Collective{v1alpha1.AllReduce}, Datatypes: []v1alpha1.Datatype{v1alpha1.BFloat16},
+				Variants: []v1alpha1.Variant{v1alpha1.VariantBaseline, v1alpha1.VariantDDA,
+					v1alpha1.VariantLowPrecision},
+				Collectives:  []v1alpha1.Collective{v1alpha1.AllReduce},
+				Datatypes:    []v1alpha1.Datatype{v1alpha1.BFloat16},
 				MinSizeBytes: 1024, MaxSizeBytes: 1 << 20, SizeFactor: 4, Iterations: 20,
-				WarmupIterations: ptr.To(int32(10)), NodeMinPercentOfMedian: ptr.To(int32(80)), LinkMinPercent: ptr.To(int32(70)),
+				WarmupIterations: ptr.To(int32(10)), NodeMinPercentOfMedian: ptr.To(int32(80)),
+				LinkMinPercent: ptr.To(int32(70)),
 			},
 			Run: v1alpha1.RunPolicySpec{State: v1alpha1.RunActive, MaxParallelNodes: 16, StartDeadlineSeconds: 600,
 				NodeDeadlineSeconds: 1800, InitDeadlineSeconds: 120, StepDeadlineSeconds: 60},
@@ -107,10 +112,11 @@ func Nodes(n int) []corev1.Node {
 // Facts are what the monitor of such a node reports.
 func Facts(now time.Time) *v1alpha1.NodeFacts {
 	return &v1alpha1.NodeFacts{
-		ObservedTime: *decision.Stamp(now), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware, KernelRelease: "6.8.0",
-		Driver:   v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"},
-		ROCm:     v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
-		GPUModel: "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1",
+		ObservedTime: *decision.Stamp(now), ValidForSeconds: 600, Origin: v1alpha1.OriginHardware,
+		KernelRelease: "6.8.0",
+		Driver:        v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.5"},
+		ROCm:          v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
+		GPUModel:      "MI300X", GFXTarget: "gfx942", GPUCount: 8, DeviceCount: 8, Partition: "SPX/NPS1",
 		XGMI:   v1alpha1.XGMIFacts{Mesh: "Full", Hives: 1, Links: 56},
 		BootID: "boot-1", Firmware: &v1alpha1.FirmwareFacts{MEC: "177", SDMA: "24"}, GPUs: GPUs(8),
 		RenderNodeCount: ptr.To(int32(8)), PCIGPUCount: ptr.To(int32(8)),
@@ -130,14 +136,18 @@ func GPUs(n int) []v1alpha1.GPUFacts {
 const Reported = "as reported"
 
 // Report is an agent's report that covers the plan.
-func Report(plan *v1alpha1.RunPlan, run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int64, now time.Time) *v1alpha1.NodeRunStatus {
+func Report(plan *v1alpha1.RunPlan, run *v1alpha1.RunAssignment, verdict v1alpha1.Verdict, busBWMBps int64,
+	now time.Time) *v1alpha1.NodeRunStatus {
 	r := &v1alpha1.NodeRunStatus{
-		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: *decision.Stamp(now), FinishTime: decision.Stamp(now),
-		Verdict: verdict, Reason: v1alpha1.ReasonAllPassed, Message: Reported,
-		Library:     &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
-		Environment: []v1alpha1.EnvVar{{Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"}, {Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}},
-		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred", Effective: v1alpha1.EffectivePartial,
-			Reason: v1alpha1.SettingReasonAboveThreshold, Verified: v1alpha1.VerifiedConfirmed, Cause: "up to 30408704 B"}},
+		ID: run.ID, Generation: run.Generation, Phase: v1alpha1.NodeRunFinished, StartTime: *decision.Stamp(now),
+		FinishTime: decision.Stamp(now),
+		Verdict:    verdict, Reason: v1alpha1.ReasonAllPassed, Message: Reported,
+		Library: &v1alpha1.LibraryFacts{Flavor: "rcclx-dev", Version: "2.28.3", BuildHash: "abc"},
+		Environment: []v1alpha1.EnvVar{{Name: "RCCL_ENABLE_DDA_ALLREDUCE", Value: "1"},
+			{Name: "HSA_NO_SCRATCH_RECLAIM", Value: "1"}},
+		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Preferred",
+			Effective: v1alpha1.EffectivePartial, Reason: v1alpha1.SettingReasonAboveThreshold,
+			Verified: v1alpha1.VerifiedConfirmed, Cause: "up to 30408704 B"}},
 	}
 	for _, variant := range plan.Variants {
 		for _, c := range plan.Collectives {

@@ -40,7 +40,8 @@ func Dashboards() []Dashboard { return []Dashboard{fleet(), group(), nodes(), ab
 
 // chosen restricts a metric to the groups that were chosen.
 func chosen(more ...promql.Match) []promql.Match {
-	return append([]promql.Match{promql.Like(metrics.LabelGroupNamespace, "$group_namespace"), promql.Like(metrics.LabelGroup, "$group")}, more...)
+	return append([]promql.Match{promql.Like(metrics.LabelGroupNamespace, "$group_namespace"),
+		promql.Like(metrics.LabelGroup, "$group")}, more...)
 }
 
 // of is a metric of the chosen groups.
@@ -51,7 +52,8 @@ func namespaceVariable(many bool) variable {
 }
 
 func groupVariable(many bool) variable {
-	return variable{metrics.LabelGroup, "CommGroup", promql.Of(metrics.Info, promql.Like(metrics.LabelGroupNamespace, "$group_namespace")), many}
+	return variable{metrics.LabelGroup, "CommGroup",
+		promql.Of(metrics.Info, promql.Like(metrics.LabelGroupNamespace, "$group_namespace")), many}
 }
 
 // JSON is the dashboard as Grafana imports it.
@@ -59,7 +61,8 @@ func (d *Dashboard) JSON() ([]byte, error) {
 	//nolint:staticcheck // the newer schema is read by Grafana 12 and later only, and not by its sidecar's provisioning
 	b := sdk.NewDashboardBuilder(d.Title).Uid(d.UID).Description(d.Description).Tags([]string{tag, "rocm"}).Readonly().
 		Time("now-24h", "now").Refresh("1m").Timezone("browser").
-		Link(sdk.NewDashboardLinkBuilder("CommGroup dashboards").Type(sdk.DashboardLinkTypeDashboards).Tags([]string{tag}).AsDropdown(true).KeepTime(true).IncludeVars(true)).
+		Link(sdk.NewDashboardLinkBuilder("CommGroup dashboards").Type(sdk.DashboardLinkTypeDashboards).
+			Tags([]string{tag}).AsDropdown(true).KeepTime(true).IncludeVars(true)).
 		WithVariable(sdk.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus"))
 	for _, v := range d.variables {
 		b = b.WithVariable(v.build())
@@ -100,10 +103,13 @@ func (c *checked) Build() (sdk.Panel, error) {
 func (v *variable) build() cog.Builder[sdk.VariableModel] {
 	// refId and query are the form in which Grafana keeps a query of the Prometheus data source.
 	q := fmt.Sprintf("label_values(%s, %s)", v.of, v.name)
-	b := sdk.NewQueryVariableBuilder(v.name).Label(v.label).Query(sdk.StringOrMap{Map: map[string]any{"query": q, "refId": v.name}}).Definition(q).
+	b := sdk.NewQueryVariableBuilder(v.name).Label(v.label).
+		Query(sdk.StringOrMap{Map: map[string]any{"query": q, "refId": v.name}}).Definition(q).
 		Datasource(dataSourceRef()).Refresh(sdk.VariableRefreshOnTimeRangeChanged).Sort(sdk.VariableSortAlphabeticalAsc)
 	if v.many {
-		b = b.Multi(true).IncludeAll(true).AllValue(".*").Current(sdk.VariableOption{Text: sdk.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: sdk.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}})
+		b = b.Multi(true).IncludeAll(true).AllValue(".*").
+			Current(sdk.VariableOption{Text: sdk.StringOrArrayOfString{ArrayOfString: []string{"All"}},
+				Value: sdk.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}})
 	}
 	return b
 }

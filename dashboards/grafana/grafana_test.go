@@ -96,7 +96,8 @@ func TestVariables(t *testing.T) {
 					for _, m := range word.FindAllStringSubmatch(q.expr, -1) {
 						used[m[1]] = true
 						if !known[m[1]] {
-							t.Errorf("%s: panel %q uses the variable %s, which the dashboard does not have", d.UID, p.title, m[1])
+							t.Errorf("%s: panel %q uses the variable %s, which the dashboard does not have",
+								d.UID, p.title, m[1])
 						}
 					}
 				}
@@ -114,8 +115,10 @@ func TestVariables(t *testing.T) {
 func TestMetricsThatNoDashboardShows(t *testing.T) {
 	hidden := map[string]string{
 		metrics.ConditionTransition.Name: "the state timelines show changes",
-		metrics.RunStart.Name:            "for alerts", metrics.RunFinish.Name: "for alerts", metrics.ReportValid.Name: "for alerts",
-		metrics.AgentReport.Name: "the API server's own time of reports is shown", metrics.AgentValid.Name: "for alerts",
+		metrics.RunStart.Name:            "for alerts", metrics.RunFinish.Name: "for alerts",
+		metrics.ReportValid.Name: "for alerts",
+		metrics.AgentReport.Name: "the API server's own time of reports is shown",
+		metrics.AgentValid.Name:  "for alerts",
 	}
 	var text strings.Builder
 	for _, d := range Dashboards() {
@@ -144,7 +147,8 @@ func TestMonitorsMetricsAreOfMembers(t *testing.T) {
 					of := strings.Count(q.expr, "commgroup_agent_")
 					count += of
 					if members := strings.Count(q.expr, promql.OfMembers("", chosen()...)); members != of {
-						t.Errorf("%s: panel %q restricts %d of %d metrics of monitors to members: %s", d.UID, p.title, members, of, q.expr)
+						t.Errorf("%s: panel %q restricts %d of %d metrics of monitors to members: %s",
+							d.UID, p.title, members, of, q.expr)
 					}
 				}
 			}
@@ -199,7 +203,8 @@ func TestStepsAreAscending(t *testing.T) {
 	for _, d := range Dashboards() {
 		for _, r := range d.rows {
 			for _, p := range r.panels {
-				if len(p.steps) > 1 && !slices.IsSortedFunc(p.steps[1:], func(a, b step) int { return int((a.from - b.from) * 1000) }) {
+				if len(p.steps) > 1 &&
+					!slices.IsSortedFunc(p.steps[1:], func(a, b step) int { return int((a.from - b.from) * 1000) }) {
 					t.Errorf("%s: panel %q has steps that are not ascending: %v", d.UID, p.title, p.steps)
 				}
 			}

@@ -127,25 +127,32 @@ func (p *panel) style() cog.Builder[sdk.Panel] {
 	last := common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})
 	switch p.kind {
 	case number:
-		return stat.NewPanelBuilder().GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeValue).Orientation(common.VizOrientationAuto).ReduceOptions(last)
+		return stat.NewPanelBuilder().GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeValue).
+			Orientation(common.VizOrientationAuto).ReduceOptions(last)
 	case words:
-		return stat.NewPanelBuilder().GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeNone).TextMode(common.BigValueTextModeName).Orientation(common.VizOrientationAuto).ReduceOptions(last)
+		return stat.NewPanelBuilder().GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeNone).
+			TextMode(common.BigValueTextModeName).Orientation(common.VizOrientationAuto).ReduceOptions(last)
 	case states:
 		return statetimeline.NewPanelBuilder().ShowValue(common.VisibilityModeNever).MergeValues(true)
 	case rows:
-		return table.NewPanelBuilder().Filterable(true).Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{"sum"}))
+		return table.NewPanelBuilder().Filterable(true).
+			Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{"sum"}))
 	case bars:
-		return barchart.NewPanelBuilder().XField(sizeField).ShowValue(common.VisibilityModeNever).XTickLabelRotation(-45).ScaleDistribution(p.scale()).Legend(legend()).
-			Orientation(common.VizOrientationAuto).Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderNone))
+		return barchart.NewPanelBuilder().XField(sizeField).ShowValue(common.VisibilityModeNever).
+			XTickLabelRotation(-45).ScaleDistribution(p.scale()).Legend(legend()).
+			Orientation(common.VizOrientationAuto).Tooltip(common.NewVizTooltipOptionsBuilder().
+			Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderNone))
 	case gauges:
-		return bargauge.NewPanelBuilder().Orientation(common.VizOrientationHorizontal).ReduceOptions(last).DisplayMode(common.BarGaugeDisplayModeBasic)
+		return bargauge.NewPanelBuilder().Orientation(common.VizOrientationHorizontal).ReduceOptions(last).
+			DisplayMode(common.BarGaugeDisplayModeBasic)
 	default:
 		return timeseries.NewPanelBuilder().LineWidth(1).ScaleDistribution(p.scale()).Legend(legend())
 	}
 }
 
 func legend() *common.VizLegendOptionsBuilder {
-	return common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)
+	return common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeList).
+		Placement(common.LegendPlacementBottom)
 }
 
 func (p *panel) scale() *common.ScaleDistributionConfigBuilder {
@@ -189,12 +196,14 @@ const sizeField = `size_bytes\series`
 // and size_bytes.
 func bySize() []sdk.DataTransformerConfig {
 	convert := func(field, kind string) sdk.DataTransformerConfig {
-		return sdk.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": []map[string]any{{"targetField": field, "destinationType": kind}}}}
+		return sdk.DataTransformerConfig{Id: "convertFieldType",
+			Options: map[string]any{"conversions": []map[string]any{{"targetField": field, "destinationType": kind}}}}
 	}
 	return []sdk.DataTransformerConfig{
 		convert("size_bytes", "number"), // labels are text, and 1024 sorts before 64 there
 		{Id: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "size_bytes"}}}},
-		{Id: "groupingToMatrix", Options: map[string]any{"columnField": "series", "rowField": "size_bytes", "valueField": "Value"}},
+		{Id: "groupingToMatrix",
+			Options: map[string]any{"columnField": "series", "rowField": "size_bytes", "valueField": "Value"}},
 		convert(sizeField, "string"), // each size is a bar's name, not a number on an axis
 	}
 }

@@ -33,25 +33,31 @@ var resources = map[string]resource{
 	"CommGroup": {
 		prefix: "kube_commgroup",
 		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}},
-		info:   map[string][]string{"uid": {"metadata", "uid"}, "span": {"spec", "span"}, "effective": {"status", "effective"}, "run_trigger": {"status", "run", "trigger"}},
-		roots:  []string{"spec.run.state", "spec.ranksPerNode", "status"},
-		// The stage of a run is for users, and changes with each test; moved is the controller's memory, which Validated
-		// tells.
-		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype", "status.headline.placement", "status.headline.variant"},
+		info: map[string][]string{"uid": {"metadata", "uid"}, "span": {"spec", "span"},
+			"effective": {"status", "effective"}, "run_trigger": {"status", "run", "trigger"}},
+		roots: []string{"spec.run.state", "spec.ranksPerNode", "status"},
+		// The stage of a run is for users, and changes with each test; moved is the controller's memory, which
+		// Validated tells.
+		left: []string{"status.span", "status.run.moved", "status.headline.collective", "status.headline.datatype",
+			"status.headline.placement", "status.headline.variant"},
 	},
 	"CommNode": {
 		prefix: "kube_commnode",
 		labels: map[string][]string{"node": {"metadata", "name"}},
-		info:   map[string][]string{"gpu_model": {"status", "facts", "gpuModel"}, "rocm_version": {"status", "facts", "rocm", "version"}, "driver_version": {"status", "facts", "driver", "version"}},
+		info: map[string][]string{"gpu_model": {"status", "facts", "gpuModel"},
+			"rocm_version":   {"status", "facts", "rocm", "version"},
+			"driver_version": {"status", "facts", "driver", "version"}},
 		// 12,500 nodes: the counts and times that a user asks for, no more.
 		roots: []string{"status.facts.gpuCount", "status.facts.observedTime", "status.facts.origin"},
 	},
 	"CommTask": {
 		prefix: "kube_commtask",
-		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"}, "node": {"spec", "nodeName"}, "group": {"spec", "group", "name"}},
-		info:   map[string][]string{"gpu_model": {"spec", "run", "platform", "model"}},
+		labels: map[string][]string{"name": {"metadata", "name"}, "namespace": {"metadata", "namespace"},
+			"node": {"spec", "nodeName"}, "group": {"spec", "group", "name"}},
+		info: map[string][]string{"gpu_model": {"spec", "run", "platform", "model"}},
 		// As few for a member as for a node.
-		roots: []string{"spec.ranks", "spec.run.number", "status.run.phase", "status.run.verdict", "status.run.startTime", "status.run.finishTime"},
+		roots: []string{"spec.ranks", "spec.run.number", "status.run.phase", "status.run.verdict",
+			"status.run.startTime", "status.run.finishTime"},
 	},
 }
 
@@ -68,8 +74,8 @@ type resourceConfig struct {
 		Version string `json:"version"`
 		Kind    string `json:"kind"`
 	} `json:"groupVersionKind"`
-	// ErrorLogV is the verbosity from which kube-state-metrics logs a field that is absent, at each write of each object:
-	// what is optional is no error.
+	// ErrorLogV is the verbosity from which kube-state-metrics logs a field that is absent, at each write of
+	// each object: what is optional is no error.
 	ErrorLogV        int                 `json:"errorLogV"`
 	MetricNamePrefix string              `json:"metricNamePrefix"`
 	LabelsFromPath   map[string][]string `json:"labelsFromPath"`
@@ -126,12 +132,14 @@ func Config(crds ...[]byte) ([]byte, error) {
 func of(crd *apiextensionsv1.CustomResourceDefinition) (*resourceConfig, error) {
 	what, known := resources[crd.Spec.Names.Kind]
 	if !known || len(crd.Spec.Versions) == 0 {
-		return nil, fmt.Errorf("nothing is said about kind %q with %d versions: add it to resources", crd.Spec.Names.Kind, len(crd.Spec.Versions))
+		return nil, fmt.Errorf("nothing is said about kind %q with %d versions: add it to resources",
+			crd.Spec.Names.Kind, len(crd.Spec.Versions))
 	}
 	version := crd.Spec.Versions[len(crd.Spec.Versions)-1]
 	schema := version.Schema.OpenAPIV3Schema
 	out := &resourceConfig{ErrorLogV: 4, MetricNamePrefix: what.prefix, LabelsFromPath: what.labels}
-	out.GroupVersionKind.Group, out.GroupVersionKind.Version, out.GroupVersionKind.Kind = crd.Spec.Group, version.Name, crd.Spec.Names.Kind
+	out.GroupVersionKind.Group, out.GroupVersionKind.Version, out.GroupVersionKind.Kind = crd.Spec.Group, version.Name,
+		crd.Spec.Names.Kind
 	for _, paths := range []map[string][]string{what.labels, what.info} {
 		for label, path := range paths {
 			if _, err := at(schema, path); err != nil {
@@ -139,7 +147,8 @@ func of(crd *apiextensionsv1.CustomResourceDefinition) (*resourceConfig, error) 
 			}
 		}
 	}
-	out.Metrics = []metric{{"info", "1; what the object is.", each{Type: "Info", Info: &values{LabelsFromPath: what.info}}}}
+	out.Metrics = []metric{{"info", "1; what the object is.",
+		each{Type: "Info", Info: &values{LabelsFromPath: what.info}}}}
 	w := walker{left: what.left}
 	for _, root := range what.roots {
 		path := strings.Split(root, ".")
@@ -190,14 +199,17 @@ func (w *walker) walk(schema *apiextensionsv1.JSONSchemaProps, path []string) {
 		if isConditions(schema) {
 			w.conditions(path)
 		}
-	case schema.Type == "integer" || schema.Type == "number" || schema.Type == "boolean" || schema.Format == "date-time":
-		w.metrics = append(w.metrics, metric{metricName(schema, path), help(schema, path), each{Type: "Gauge", Gauge: &values{Path: path}}})
+	case schema.Type == "integer" || schema.Type == "number" || schema.Type == "boolean" ||
+		schema.Format == "date-time":
+		w.metrics = append(w.metrics,
+			metric{metricName(schema, path), help(schema, path), each{Type: "Gauge", Gauge: &values{Path: path}}})
 	case len(schema.Enum) > 0:
 		set := &stateSet{Path: path, LabelName: snake(path[len(path)-1])}
 		for _, v := range schema.Enum {
 			set.List = append(set.List, strings.Trim(string(v.Raw), `"`))
 		}
-		w.metrics = append(w.metrics, metric{metricName(schema, path), help(schema, path), each{Type: "StateSet", StateSet: set}})
+		w.metrics = append(w.metrics,
+			metric{metricName(schema, path), help(schema, path), each{Type: "StateSet", StateSet: set}})
 	case schema.Type == "string": // other words have no bound
 	default:
 		w.unknown = append(w.unknown, name+" of type "+schema.Type)
@@ -219,10 +231,13 @@ func (w *walker) conditions(path []string) {
 	kind := map[string][]string{"type": {"type"}}
 	w.metrics = append(w.metrics,
 		metric{"status_condition", "1 where the condition has this status, else 0.",
-			each{Type: "StateSet", StateSet: &stateSet{Path: path, LabelName: "status", LabelsFromPath: kind, ValueFrom: []string{"status"}, List: []string{"True", "False", "Unknown"}}}},
-		metric{"status_condition_reason", "1; the condition's present reason.", each{Type: "Info", Info: &values{Path: path, LabelsFromPath: map[string][]string{"type": {"type"}, "reason": {"reason"}}}}},
-		metric{"status_condition_last_transition_timestamp_seconds", "When the condition last changed its status, seconds since 1970.",
-			each{Type: "Gauge", Gauge: &values{Path: path, LabelsFromPath: kind, ValueFrom: []string{"lastTransitionTime"}}}})
+			each{Type: "StateSet", StateSet: &stateSet{Path: path, LabelName: "status", LabelsFromPath: kind,
+				ValueFrom: []string{"status"}, List: []string{"True", "False", "Unknown"}}}},
+		metric{"status_condition_reason", "1; the condition's present reason.", each{Type: "Info",
+			Info: &values{Path: path, LabelsFromPath: map[string][]string{"type": {"type"}, "reason": {"reason"}}}}},
+		metric{"status_condition_last_transition_timestamp_seconds",
+			"When the condition last changed its status, seconds since 1970.", each{Type: "Gauge",
+				Gauge: &values{Path: path, LabelsFromPath: kind, ValueFrom: []string{"lastTransitionTime"}}}})
 }
 
 // metricName is the path in Prometheus' spelling, with the unit at its end.
@@ -255,7 +270,8 @@ func snake(name string) string {
 	runes := []rune(name)
 	var b strings.Builder
 	for i, r := range runes {
-		begins := i > 0 && unicode.IsUpper(r) && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
+		begins := i > 0 && unicode.IsUpper(r) &&
+			(!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
 		if begins {
 			b.WriteByte('_')
 		}

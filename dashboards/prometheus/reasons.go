@@ -17,7 +17,8 @@ const (
 
 // culpritReasons are verdicts Fail that name a node, a part of one, or what several share.
 var culpritReasons = []string{
-	"TransportFallback", "MixedSettings", "MixedLibraryVersions", "SlowLink", "SlowGPU", "SlowNode", "SlowPair", "SlowRail", "SlowCommunicator", "HangAcrossNodes", "WrongData",
+	"TransportFallback", "MixedSettings", "MixedLibraryVersions", "SlowLink", "SlowGPU", "SlowNode", "SlowPair",
+	"SlowRail", "SlowCommunicator", "HangAcrossNodes", "WrongData",
 	"RankHung", "RankDied", "InitFailed", "CollectiveFailed", "BelowThreshold", "Regression",
 }
 
@@ -27,8 +28,10 @@ var failReasons = append(slices.Clone(culpritReasons), "RequirementNotMet", "Slo
 // errorReasons are those of the verdict Error: nothing was measured.
 func errorReasons() []string {
 	return append([]string{
-		"RunPodNotStarted", "RunPodFailed", "LibraryMissing", "LibraryTooOld", "SymbolMissing", "PreconditionFailed", "InsufficientMemory", "NoGPUResource", "AgentNotReporting", "ListFailed",
-		"RunDeadlineExceeded", "Interrupted", "MemberLost", "SessionIdle", "GroupStepFailed", "MixedAddressFamilies", "DuplicateAddress",
+		"RunPodNotStarted", "RunPodFailed", "LibraryMissing", "LibraryTooOld", "SymbolMissing", "PreconditionFailed",
+		"InsufficientMemory", "NoGPUResource", "AgentNotReporting", "ListFailed",
+		"RunDeadlineExceeded", "Interrupted", "MemberLost", "SessionIdle", "GroupStepFailed", "MixedAddressFamilies",
+		"DuplicateAddress",
 	}, toMend(network)...)
 }
 
@@ -40,7 +43,8 @@ func toMend(sections ...string) []string {
 			continue
 		}
 		for _, e := range s.Entries {
-			nothing := e.Next == "" || e.Next == "none" || strings.HasPrefix(e.Next, "none:") || strings.HasPrefix(e.Next, "none;")
+			nothing := e.Next == "" || e.Next == "none" || strings.HasPrefix(e.Next, "none:") ||
+				strings.HasPrefix(e.Next, "none;")
 			if !nothing && !strings.HasPrefix(e.Seen, "event") && !slices.Contains(out, e.Reason) {
 				out = append(out, e.Reason)
 			}

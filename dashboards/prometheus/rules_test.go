@@ -26,7 +26,8 @@ func TestEachAlertIsTested(t *testing.T) {
 			quiet = quiet || len(test.Fires) == 0 && test.Pending == 0
 		}
 		if !fires || !quiet || pending != (a.For > 0) {
-			t.Errorf("%s: a test where it fires %v, where it is quiet %v, where it is pending %v; it has for %v", a.Name, fires, quiet, pending, a.For)
+			t.Errorf("%s: a test where it fires %v, where it is quiet %v, where it is pending %v; it has for %v",
+				a.Name, fires, quiet, pending, a.For)
 		}
 		if a.Severity != Critical && a.Severity != Warning {
 			t.Errorf("%s has the severity %q", a.Name, a.Severity)
@@ -41,7 +42,8 @@ func TestTextsNameTheCulprit(t *testing.T) {
 			for _, f := range test.Fires {
 				for name, value := range f.Labels {
 					if !strings.Contains(f.Summary+f.Description, value) {
-						t.Errorf("%s says nothing of its label %s=%q: %s %s", a.Name, name, value, f.Summary, f.Description)
+						t.Errorf("%s says nothing of its label %s=%q: %s %s",
+							a.Name, name, value, f.Summary, f.Description)
 					}
 				}
 			}
@@ -60,7 +62,8 @@ func TestEachAlertHasItsPage(t *testing.T) {
 		} else if string(got) != string(a.Markdown()) {
 			t.Errorf("the runbook page of %s is out of date: run make generate", a.Name)
 		}
-		if len(a.Page.Look) == 0 || len(a.Page.Do) == 0 || a.Page.Meaning == "" || a.Page.Impact == "" || a.Page.Silence == "" {
+		if len(a.Page.Look) == 0 || len(a.Page.Do) == 0 || a.Page.Meaning == "" || a.Page.Impact == "" ||
+			a.Page.Silence == "" {
 			t.Errorf("the runbook page of %s lacks a part", a.Name)
 		}
 		for _, reason := range a.Page.Reasons {
@@ -86,8 +89,10 @@ func TestEachAlertHasItsPage(t *testing.T) {
 // Whoever is called for a run that did not pass finds the page of its reason from the alert.
 func TestEachReasonOfABadRunHasItsAlert(t *testing.T) {
 	elsewhere := map[string]string{
-		"Inconclusive": "a verdict of its own", "MeshMismatch": "verdict Inconclusive", "WaitingForMembers": "a run at work",
-		"RunPodUnschedulable": "verdict Skipped", "TooFewMembers": "verdict Skipped", "WaitingForQueue": "verdict Skipped",
+		"Inconclusive": "a verdict of its own", "MeshMismatch": "verdict Inconclusive",
+		"WaitingForMembers":   "a run at work",
+		"RunPodUnschedulable": "verdict Skipped", "TooFewMembers": "verdict Skipped",
+		"WaitingForQueue": "verdict Skipped",
 	}
 	linked := map[string]bool{}
 	for _, a := range Alerts() {
@@ -100,11 +105,13 @@ func TestEachReasonOfABadRunHasItsAlert(t *testing.T) {
 	all := toMend(validated, stage, network)
 	for _, reason := range all {
 		if _, ok := elsewhere[reason]; ok == linked[reason] {
-			t.Errorf("%s: linked from CommGroupFailed or CommGroupRunErrored %v, excepted %v", reason, linked[reason], ok)
+			t.Errorf("%s: linked from CommGroupFailed or CommGroupRunErrored %v, excepted %v",
+				reason, linked[reason], ok)
 		}
 	}
 	if len(all) < 40 || len(toMend(settings)) < 10 {
-		t.Errorf("only %d reasons of runs and %d of settings were found: do the headings of docs/reasons.md still fit?", len(all), len(toMend(settings)))
+		t.Errorf("only %d reasons of runs and %d of settings were found: do the headings of docs/reasons.md still fit?",
+			len(all), len(toMend(settings)))
 	}
 }
 
@@ -132,7 +139,8 @@ func TestSeriesNamesOnlyTheContractsLabels(t *testing.T) {
 }
 
 func TestDuration(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "", time.Minute: "1m", 90 * time.Minute: "90m", 2 * time.Hour: "2h"} {
+	for d, want := range map[time.Duration]string{0: "", time.Minute: "1m", 90 * time.Minute: "90m",
+		2 * time.Hour: "2h"} {
 		if got := duration(d); got != want {
 			t.Errorf("duration(%v) = %q, want %q", d, got, want)
 		}

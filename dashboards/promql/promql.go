@@ -19,9 +19,11 @@ var (
 	// Leader is 1 on the replica that leads. Each replica has the series.
 	Leader = metrics.Metric{Name: "leader_election_master_status", Source: metrics.Manager, Labels: []string{"name"}}
 	// ReconcileErrors counts reconciles that ended with an error.
-	ReconcileErrors = metrics.Metric{Name: "controller_runtime_reconcile_errors_total", Source: metrics.Manager, Labels: []string{"controller"}}
+	ReconcileErrors = metrics.Metric{Name: "controller_runtime_reconcile_errors_total", Source: metrics.Manager,
+		Labels: []string{"controller"}}
 	// Reconciles counts reconciles by result.
-	Reconciles = metrics.Metric{Name: "controller_runtime_reconcile_total", Source: metrics.Manager, Labels: []string{"controller", "result"}}
+	Reconciles = metrics.Metric{Name: "controller_runtime_reconcile_total", Source: metrics.Manager,
+		Labels: []string{"controller", "result"}}
 	// QueueDepth is how many objects wait to be reconciled.
 	QueueDepth = metrics.Metric{Name: "workqueue_depth", Source: metrics.Manager, Labels: []string{"controller"}}
 )
@@ -87,7 +89,8 @@ func aggregate(op, expression string, by []string) string {
 }
 
 func nodeAggregate(op, expression string, by []string) string {
-	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(append([]string{metrics.LabelNode}, by...), ", "), expression)
+	return fmt.Sprintf("%s by (%s) (%s)",
+		op, strings.Join(append([]string{metrics.LabelNode}, by...), ", "), expression)
 }
 
 // OfMembers restricts an expression of the monitors' metrics, which know no group, to members of groups: those whose
@@ -108,9 +111,11 @@ func OnGroup(more ...string) string { return "on (" + Labels(more...) + ")" }
 // Gain is Baseline's latency over the latency of each other variant, for each measured size: above 1 the variant is
 // faster.
 func Gain(matches ...Match) string {
-	by := []string{metrics.LabelSpan, metrics.LabelDimension, metrics.LabelCollective, metrics.LabelDatatype, metrics.LabelPlacement, metrics.LabelSize}
+	by := []string{metrics.LabelSpan, metrics.LabelDimension, metrics.LabelCollective, metrics.LabelDatatype,
+		metrics.LabelPlacement, metrics.LabelSize}
 	baseline := Max(Of(metrics.Latency, append(slices.Clone(matches), Is(metrics.LabelVariant, Baseline))...), by...)
-	other := Max(Of(metrics.Latency, append(slices.Clone(matches), Not(metrics.LabelVariant, Baseline))...), append(slices.Clone(by), metrics.LabelVariant)...)
+	other := Max(Of(metrics.Latency, append(slices.Clone(matches), Not(metrics.LabelVariant, Baseline))...),
+		append(slices.Clone(by), metrics.LabelVariant)...)
 	return fmt.Sprintf("%s / %s group_right () %s", baseline, OnGroup(by...), other)
 }
 

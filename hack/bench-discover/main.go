@@ -43,10 +43,11 @@ func start(args []string) error {
 	flags := flag.NewFlagSet("bench-discover", flag.ContinueOnError)
 	flags.StringVar(&o.agent, "agent", "bin/agent", "the agent to measure (make build)")
 	flags.IntVar(&o.rounds, "rounds", 15, "measured runs of each command, in turns")
-	flags.Func("rocm-smi", "a rocm-smi to hold it against; may be repeated; rocm-smi of the PATH by default", func(path string) error {
-		o.rocmSMI = append(o.rocmSMI, path)
-		return nil
-	})
+	flags.Func("rocm-smi", "a rocm-smi to hold it against; may be repeated; rocm-smi of the PATH by default",
+		func(path string) error {
+			o.rocmSMI = append(o.rocmSMI, path)
+			return nil
+		})
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -103,7 +104,8 @@ func (o *options) measure(w io.Writer) error {
 		return fmt.Errorf("mount a tmpfs at %s: %w", dir, err)
 	}
 	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
-	fmt.Fprintf(w, "Simulated trees on tmpfs, %d rounds in turns after one that is not counted; medians. The peak of a process counts from this program's\nown %.0f MiB up (a child begins with its parent's).\n",
+	fmt.Fprintf(w, "Simulated trees on tmpfs, %d rounds in turns after one that is not counted; medians. "+
+		"The peak of a process counts from this program's\nown %.0f MiB up (a child begins with its parent's).\n",
 		o.rounds, ownPeakMiB())
 	for i := range systems {
 		if err := o.system(w, &systems[i], filepath.Join(dir, fmt.Sprint(i))); err != nil {
@@ -132,7 +134,8 @@ func (o *options) system(w io.Writer, s *system, dir string) error {
 	defer func() { _ = unix.Unmount("/sys", unix.MNT_DETACH) }()
 	fmt.Fprintf(w, "\n== %s\n", s.name)
 	// Exit code 3: the node has a problem, as some of these have.
-	ours := &command{name: "agent discover -o json", args: []string{o.agent, "discover", "--root", dir, "-o", "json"}, okCodes: []int{3, 4}}
+	ours := &command{name: "agent discover -o json", args: []string{o.agent, "discover", "--root", dir, "-o", "json"},
+		okCodes: []int{3, 4}}
 	table := &command{name: "agent discover", args: []string{o.agent, "discover", "--root", dir}, okCodes: []int{3, 4}}
 	nothing := &command{name: "agent --help (start alone)", args: []string{o.agent, "--help"}}
 	all := []*command{table, ours, nothing}
@@ -154,9 +157,11 @@ func (o *options) system(w io.Writer, s *system, dir string) error {
 		}
 	}
 	if s.timed {
-		fmt.Fprintf(w, "%-44s %9s %9s %9s %s\n", "", "wall ms", "cpu ms", "peak MiB", "wall and cpu, times those of agent discover")
+		fmt.Fprintf(w, "%-44s %9s %9s %9s %s\n",
+			"", "wall ms", "cpu ms", "peak MiB", "wall and cpu, times those of agent discover")
 		for _, c := range all {
-			fmt.Fprintf(w, "%-44s %9.1f %9.1f %9.1f %.1f  %.1f\n", shorten(c.name), median(c.runs, wallMS), median(c.runs, processorMS),
+			fmt.Fprintf(w, "%-44s %9.1f %9.1f %9.1f %.1f  %.1f\n",
+				shorten(c.name), median(c.runs, wallMS), median(c.runs, processorMS),
 				median(c.runs, peakMiB), ratio(table.runs, c.runs, wallMS), ratio(table.runs, c.runs, processorMS))
 		}
 	}
@@ -206,7 +211,8 @@ func content(w io.Writer, c *command, f *facts, order []string) error {
 		return err
 	}
 	if len(ours.Weight) != shown {
-		fmt.Fprintf(w, "%s shows %d devices, ours has %d at its cards: not comparable\n", c.name, shown, len(ours.Weight))
+		fmt.Fprintf(w, "%s shows %d devices, ours has %d at its cards: not comparable\n",
+			c.name, shown, len(ours.Weight))
 		return nil
 	}
 	fmt.Fprintf(w, "%s shows %d of %d devices; differences:", c.name, shown, devices)

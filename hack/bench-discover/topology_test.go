@@ -58,10 +58,11 @@ func TestParseTopology(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for what, text := range map[string]string{
-		"nothing":             "",
-		"no devices":          "=== Weight between two GPUs ===\n       \n=== Hops between two GPUs ===\n",
-		"a row is missing":    strings.Replace(printed, "GPU2   72           30           0", "", 1),
-		"a cell is missing":   strings.Replace(printed, "GPU2   72           30           0", "GPU2   72           30", 1),
+		"nothing":          "",
+		"no devices":       "=== Weight between two GPUs ===\n       \n=== Hops between two GPUs ===\n",
+		"a row is missing": strings.Replace(printed, "GPU2   72           30           0", "", 1),
+		"a cell is missing": strings.Replace(printed, "GPU2   72           30           0",
+			"GPU2   72           30", 1),
 		"a table is missing":  strings.Replace(printed, " Hops between two GPUs ", " Hops ", 1),
 		"rows out of order":   strings.Replace(printed, "GPU1   15", "GPU2   15", 1),
 		"NUMA of one missing": strings.Replace(printed, "GPU[1]		: (Topology) Numa Node: 1\n", "", 1),
@@ -113,7 +114,8 @@ func TestOurTopologyAndDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Devices are nodes 3, 4, 1 and 2.
-	if diff := cmp.Diff(Matrix{{"0", "-", "72", "-"}, {"-", "0", "-", "-"}, {"41", "-", "0", "13"}, {"-", "-", "13", "0"}}, whole.Weight); diff != "" {
+	if diff := cmp.Diff(Matrix{{"0", "-", "72", "-"}, {"-", "0", "-", "-"}, {"41", "-", "0", "13"},
+		{"-", "-", "13", "0"}}, whole.Weight); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"-", "-", "0", "0"}, whole.NUMA); diff != "" {
@@ -123,7 +125,8 @@ func TestOurTopologyAndDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs := &Topology{Weight: Matrix{{"0", "72"}, {"41", "0"}}, Hops: Matrix{{"0", "N/A"}, {"2", "0"}}, Type: Matrix{{"0", "PCIE"}, {"PCIE", "0"}}, NUMA: []string{"-", "1"}}
+	theirs := &Topology{Weight: Matrix{{"0", "72"}, {"41", "0"}}, Hops: Matrix{{"0", "N/A"}, {"2", "0"}},
+		Type: Matrix{{"0", "PCIE"}, {"PCIE", "0"}}, NUMA: []string{"-", "1"}}
 	want := []difference{
 		{table: "weight", cells: 2},
 		{table: "hops", cells: 2, different: 1, example: "GPU1-GPU0: ours 1, theirs 2"}, // N/A is silence as ours is

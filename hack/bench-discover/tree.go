@@ -25,8 +25,10 @@ var systems = []system{
 	{"MI300X CPX, 64 devices", "MI300X", func(n *nodetree.Node) { n.Partition = nodetree.CPX }, true},
 	{"MI250X, 8 dies", "MI250X", nil, false},
 	{"MI210, two hives", "MI210", nil, false},
-	{"MI300X, a pair over PCIe", "MI300X", func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 2, B: 5, Kind: nodetree.LinkPCIe}} }, false},
-	{"MI300X, a pair without a link", "MI300X", func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 2, B: 5, Kind: nodetree.LinkNone}} }, false},
+	{"MI300X, a pair over PCIe", "MI300X",
+		func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 2, B: 5, Kind: nodetree.LinkPCIe}} }, false},
+	{"MI300X, a pair without a link", "MI300X",
+		func(n *nodetree.Node) { n.Links = []nodetree.Link{{A: 2, B: 5, Kind: nodetree.LinkNone}} }, false},
 }
 
 // write writes the system's tree, and for rocm-smi what it needs of a real host and the simulator does not write.

@@ -86,7 +86,8 @@ func spread(values []int) string {
 }
 
 func main() {
-	perTest := flag.Duration("test-time", time.Minute, "time of one round on the cluster: forming, measuring and ending its communicators, all at once")
+	perTest := flag.Duration("test-time", time.Minute,
+		"time of one round on the cluster: forming, measuring and ending its communicators, all at once")
 	searches := flag.Int("searches", 500, "searches of each row, at random places")
 	seed := flag.Uint64("seed", 1, "seed of the places")
 	flag.Parse()
@@ -103,8 +104,10 @@ func run(perTest time.Duration, searches int, seed uint64) error {
 	wrong := 0
 	random := rand.New(rand.NewPCG(seed, 0))
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Printf("SIMULATED outcomes: %d searches a row, minimum / mean / maximum; a round is taken to last %s.\n", searches, perTest)
-	fmt.Fprintln(out, "MEMBERS\tBAD\tTESTS\tROUNDS\tBOUND\tSEARCH TIME (MEAN, MAX)\tPLANNER A SEARCH\tALL PAIRS / TESTS\tNOT NAMED RIGHT")
+	fmt.Printf("SIMULATED outcomes: %d searches a row, minimum / mean / maximum; a round is taken to last %s.\n",
+		searches, perTest)
+	fmt.Fprintln(out, "MEMBERS\tBAD\tTESTS\tROUNDS\tBOUND\tSEARCH TIME (MEAN, MAX)\tPLANNER A SEARCH\tALL PAIRS / "+
+		"TESTS\tNOT NAMED RIGHT")
 	for _, members := range []int{16, 232, 4096, gpusOfNode} {
 		for _, bad := range []int{1, 2, 3, 0} {
 			r := row{members: members, gpus: members == gpusOfNode}
@@ -147,8 +150,9 @@ func (r *row) print(out *tabwriter.Writer, perTest time.Duration) {
 		rounds, tests = rounds+r.rounds[at], tests+r.tests[at]
 	}
 	mean := perTest * time.Duration(rounds) / time.Duration(r.searches)
-	fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%d\t%s, %s\t%s\t%d / %.0f = %.0f\t%d\n", r.members, r.what, spread(r.tests), spread(r.rounds),
-		localize.MaxRounds(r.members, r.gpus), mean.Round(time.Second), perTest*time.Duration(slices.Max(r.rounds)),
-		(r.planned / time.Duration(r.searches)).Round(time.Microsecond), r.members*(r.members-1)/2, float64(tests)/float64(r.searches),
+	fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%d\t%s, %s\t%s\t%d / %.0f = %.0f\t%d\n", r.members, r.what,
+		spread(r.tests), spread(r.rounds), localize.MaxRounds(r.members, r.gpus), mean.Round(time.Second),
+		perTest*time.Duration(slices.Max(r.rounds)), (r.planned / time.Duration(r.searches)).Round(time.Microsecond),
+		r.members*(r.members-1)/2, float64(tests)/float64(r.searches),
 		float64(r.members*(r.members-1)/2)*float64(r.searches)/float64(tests), r.wrong)
 }

@@ -42,7 +42,8 @@ func TestSchemaAndTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"| `greeting` | `\"hello\"` | The greeting. One of hello bye. |\n", "| `group.count` | `3` | How many \\| of them. |\n",
+		"| `greeting` | `\"hello\"` | The greeting. One of hello bye. |\n",
+		"| `group.count` | `3` | How many \\| of them. |\n",
 		"| `group.free` | `{\"a\":1}` | Free. |\n", "before\n", "after\n",
 	} {
 		if !strings.Contains(string(page), line) {
@@ -70,7 +71,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%q: %v, expected %v", c.text, err, c.want)
 		}
 	}
-	if _, err := parse([]byte("# A.\n# @schema {\na: 1\n")); err == nil || !strings.Contains(err.Error(), "a (line 3)") {
+	if _, err := parse([]byte("# A.\n# @schema {\na: 1\n")); err == nil ||
+		!strings.Contains(err.Error(), "a (line 3)") {
 		t.Errorf("a broken @schema line: %v, expected it to name a and its line", err)
 	}
 	if _, err := putTable([]byte("no markers"), &value{group: true}); !errors.Is(err, errMarkers) {

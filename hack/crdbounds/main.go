@@ -94,7 +94,8 @@ func bound(text []byte, set map[string]bool) ([]byte, error) {
 		v, _ := version.(map[string]any)
 		root := at(v, "schema", "openAPIV3Schema")
 		for path, values := range bounds {
-			for _, prefix := range []string{"spec.", "status.template."} { // a CommRun's template is a part of its CommGroup's spec
+			// a CommRun's template is a part of its CommGroup's spec
+			for _, prefix := range []string{"spec.", "status.template."} {
 				field := fieldOf(root, prefix+path)
 				if field == nil {
 					continue

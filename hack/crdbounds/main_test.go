@@ -40,7 +40,8 @@ func TestEveryInputIsBounded(t *testing.T) {
 				t.Fatalf("%s has no spec", crd.Name)
 			}
 			for _, field := range unbounded(&spec, "spec") {
-				t.Errorf("%s: %s has no bound: set it by a marker, or by hack/crdbounds where the type is not ours", crd.Name, field)
+				t.Errorf("%s: %s has no bound: set it by a marker, or by hack/crdbounds where the type is not ours",
+					crd.Name, field)
 			}
 		}
 	}
@@ -74,8 +75,10 @@ func unbounded(s *apiextensionsv1.JSONSchemaProps, path string) []string {
 
 func TestUnboundedFindsEachKind(t *testing.T) {
 	var s apiextensionsv1.JSONSchemaProps
-	if err := yaml.Unmarshal([]byte(`{type: object, properties: {a: {type: array, items: {type: string}}, b: {type: object, additionalProperties: {type: string, maxLength: 1}}, c: {x-kubernetes-int-or-string: true},
-		d: {x-kubernetes-preserve-unknown-fields: true}, e: {type: string, enum: [x]}, f: {type: integer}, g: {type: string, format: date-time}}}`), &s); err != nil {
+	if err := yaml.Unmarshal([]byte(
+		`{type: object, properties: {a: {type: array, items: {type: string}}, b: {type: object, additionalProperties: {type: string, maxLength: 1}}, c: {x-kubernetes-int-or-string: true},
+		d: {x-kubernetes-preserve-unknown-fields: true}, e: {type: string, enum: [x]}, f: {type: integer}, g: {type: string, format: date-time}}}`),
+		&s); err != nil {
 		t.Fatal(err)
 	}
 	if got := unbounded(&s, "spec"); len(got) != 5 {

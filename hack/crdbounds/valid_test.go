@@ -14,7 +14,8 @@ func TestAPIServerTakesTheCRDs(t *testing.T) {
 		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 		var internal apiextensions.CustomResourceDefinition
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, &internal, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd,
+			&internal, nil); err != nil {
 			t.Fatal(err)
 		}
 		internal.Status.StoredVersions = []string{internal.Spec.Versions[0].Name}

@@ -26,8 +26,10 @@ func TestImages(t *testing.T) {
 spec: {template: {spec: {
   initContainers: [{image: "b:1"}], containers: [{image: "registry.example:5000/a@sha256:0"}, {image: "b:1"}],
   ephemeralContainers: [{image: d}]}}}`, []string{"b:1", "d", "registry.example:5000/a@sha256:0"}},
-		"arguments":            {"args: [--agent-image=a:1, --default-runtime-image, b:2, --image-pull-policy=Always, -v]", []string{"a:1", "b:2"}},
-		"a variable":           {"env: [{name: AGENT_IMAGE, value: a:1}, {name: OTHER, value: c}, {name: POD_IMAGE, valueFrom: {x: y}}]", []string{"a:1"}},
+		"arguments": {"args: [--agent-image=a:1, --default-runtime-image, b:2, --image-pull-policy=Always, -v]",
+			[]string{"a:1", "b:2"}},
+		"a variable": {"env: [{name: AGENT_IMAGE, value: a:1}, {name: OTHER, value: c}, {name: POD_IMAGE, " +
+			"valueFrom: {x: y}}]", []string{"a:1"}},
 		"several documents":    {"image: a\n---\n# nothing\n---\nspec: {runtime: {image: b}}\n", []string{"a", "b"}},
 		"a schema of an image": {"properties: {image: {type: string}}", nil},
 		"none":                 {"image: ''\nargs: [--agent-image]", nil},
@@ -75,17 +77,23 @@ func TestMirror(t *testing.T) {
 	const mirror = "registry.example:5000/mirror"
 	digest := "sha256:" + strings.Repeat("0", 64)
 	everything := []string{
-		"--api-versions=monitoring.coreos.com/v1", "--set=gating.enabled=true,privilegedNamespaces={ml},sample.enabled=true,openshift.enabled=true,openshift.runNamespaces={ml}",
-		"--set=networkPolicy.enabled=true,networkPolicy.runNamespaces={ml},prometheusRules.enabled=true,prometheusRules.runbookBaseURL=https://pages.example",
+		"--api-versions=monitoring.coreos.com/v1", "--set=gating.enabled=true,privilegedNamespaces={ml}," +
+			"sample.enabled=true,openshift.enabled=true,openshift.runNamespaces={ml}",
+		"--set=networkPolicy.enabled=true,networkPolicy.runNamespaces={ml},prometheusRules.enabled=true," +
+			"prometheusRules.runbookBaseURL=https://pages.example",
 		"--set=metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true,metrics.bearerTokenSecret.name=x",
 		"--set=sample.spec.runtime.image=" + mirror + "/rocm:7.0",
 	}
 	for name, test := range map[string]struct{ arguments, want []string }{
-		"registry": {append([]string{"--set=global.imageRegistry=" + mirror, "--set=defaultRuntimeImage=" + mirror + "/rocm:7.0"}, everything...),
+		"registry": {append([]string{"--set=global.imageRegistry=" + mirror,
+			"--set=defaultRuntimeImage=" + mirror + "/rocm:7.0"}, everything...),
 			[]string{mirror + "/commgroup-agent:dev", mirror + "/commgroup-manager:dev", mirror + "/rocm:7.0"}},
-		"digests": {append([]string{"--set=global.imageRegistry=" + mirror, "--set=manager.image.digest=" + digest, "--set=agent.image.digest=" + digest}, everything...),
-			[]string{mirror + "/commgroup-agent@" + digest, mirror + "/commgroup-manager@" + digest, mirror + "/rocm:7.0"}},
-		"a registry for each": {[]string{"--set=global.imageRegistry=unused.example", "--set=manager.image.registry=a.example,agent.image.registry=b.example", "--set=agent.image.repository=c/agent,agent.image.tag=v1"},
+		"digests": {append([]string{"--set=global.imageRegistry=" + mirror, "--set=manager.image.digest=" + digest,
+			"--set=agent.image.digest=" + digest}, everything...), []string{mirror + "/commgroup-agent@" + digest,
+			mirror + "/commgroup-manager@" + digest, mirror + "/rocm:7.0"}},
+		"a registry for each": {[]string{"--set=global.imageRegistry=unused.example",
+			"--set=manager.image.registry=a.example,agent.image.registry=b.example",
+			"--set=agent.image.repository=c/agent,agent.image.tag=v1"},
 			[]string{"a.example/commgroup-manager:dev", "b.example/c/agent:v1"}},
 	} {
 		if got := list(t, test.arguments...); !slices.Equal(got, test.want) {
@@ -109,25 +117,28 @@ func TestList(t *testing.T) {
 // CommGroup's, and nothing is downloaded at run time.
 func TestCode(t *testing.T) {
 	files := 0
-	for _, folder := range []string{"agent", "api", "cmd/agent", "cmd/manager", "cmd/rank", "controllers", "internal", "rcclx"} {
-		err := filepath.WalkDir(filepath.Join(testenv.Root(), folder), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			files++
-			set := token.NewFileSet()
-			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if what := outside(n); what != "" {
-					t.Errorf("%s: %s", set.Position(n.Pos()), what)
+	for _, folder := range []string{"agent", "api", "cmd/agent", "cmd/manager", "cmd/rank", "controllers",
+		"internal", "rcclx"} {
+		err := filepath.WalkDir(filepath.Join(testenv.Root(), folder),
+			func(path string, entry fs.DirEntry, err error) error {
+				if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+					strings.HasSuffix(path, "_test.go") {
+					return err
 				}
-				return true
+				files++
+				set := token.NewFileSet()
+				file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				ast.Inspect(file, func(n ast.Node) bool {
+					if what := outside(n); what != "" {
+						t.Errorf("%s: %s", set.Position(n.Pos()), what)
+					}
+					return true
+				})
+				return nil
 			})
-			return nil
-		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +158,8 @@ func outside(n ast.Node) string {
 		}
 	case *ast.BasicLit:
 		text, err := strconv.Unquote(n.Value)
-		if n.Kind == token.STRING && err == nil && (strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")) {
+		if n.Kind == token.STRING && err == nil &&
+			(strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")) {
 			return "an address that a closed site does not have: " + n.Value
 		}
 	}

@@ -101,7 +101,8 @@ func TestImages(t *testing.T) {
 			if got := i.config.Config.Volumes; len(got) != 0 {
 				t.Errorf("volumes %v, expected none: nothing is written", got)
 			}
-			for key, want := range map[string]string{"title": test.name, "version": "v1.2.3", "licenses": "Apache-2.0"} {
+			for key, want := range map[string]string{"title": test.name, "version": "v1.2.3",
+				"licenses": "Apache-2.0"} {
 				if got := i.config.Config.Labels["org.opencontainers.image."+key]; got != want {
 					t.Errorf("label %s is %q, expected %q", key, got, want)
 				}
@@ -112,8 +113,10 @@ func TestImages(t *testing.T) {
 			}
 			static(t, filepath.Join(root, test.entrypoint))
 			runs(t, root, test.entrypoint)
-			if again := read(t, filepath.Join(second, test.name+".tar")); !slices.Equal(again.config.RootFS.DiffIDs, i.config.RootFS.DiffIDs) {
-				t.Errorf("a second build of the same sources has layers %v, the first had %v", again.config.RootFS.DiffIDs, i.config.RootFS.DiffIDs)
+			if again := read(t, filepath.Join(second, test.name+".tar")); !slices.Equal(again.config.RootFS.DiffIDs,
+				i.config.RootFS.DiffIDs) {
+				t.Errorf("a second build of the same sources has layers %v, the first had %v",
+					again.config.RootFS.DiffIDs, i.config.RootFS.DiffIDs)
 			}
 		})
 	}
@@ -195,7 +198,8 @@ func extract(t *testing.T, layer []byte, dir string) []string {
 		}
 		names = append(names, header.Name)
 		if header.FileInfo().Mode() != 0o755 || header.Uid != 0 || header.Gid != 0 {
-			t.Errorf("%s: type %c, mode %o, owner %d:%d, expected a file of root with mode 755", header.Name, header.Typeflag, header.Mode, header.Uid, header.Gid)
+			t.Errorf("%s: type %c, mode %o, owner %d:%d, expected a file of root with mode 755",
+				header.Name, header.Typeflag, header.Mode, header.Uid, header.Gid)
 			continue
 		}
 		content, err := io.ReadAll(r)

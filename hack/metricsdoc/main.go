@@ -30,10 +30,12 @@ func write(w io.Writer, all []metrics.Metric) error {
 		source metrics.Source
 		title  string
 	}{{metrics.Manager, "Metrics of the manager"}, {metrics.Agent, "Metrics of the monitors"}} {
-		fmt.Fprintf(&b, "\n## %s\n\n| metric | type | unit | labels | what | series |\n|---|---|---|---|---|---|\n", part.title)
+		fmt.Fprintf(&b, "\n## %s\n\n| metric | type | unit | labels | what | series |\n|---|---|---|---|---|---|\n",
+			part.title)
 		for _, m := range all {
 			if m.Source == part.source {
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", m.Name, m.Kind, unit(m.Name), labels(m.Labels), cell(m.Help), cell(m.Series))
+				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n",
+					m.Name, m.Kind, unit(m.Name), labels(m.Labels), cell(m.Help), cell(m.Series))
 			}
 		}
 	}
@@ -45,7 +47,8 @@ func write(w io.Writer, all []metrics.Metric) error {
 func unit(name string) string {
 	name = strings.TrimSuffix(name, "_total")
 	for _, u := range []struct{ suffix, unit string }{
-		{"_bytes_per_second", "bytes/s"}, {"_timestamp_seconds", "s since 1970"}, {"_gpu_seconds", "GPU s"}, {"_seconds", "s"}, {"_ratio", "ratio"},
+		{"_bytes_per_second", "bytes/s"}, {"_timestamp_seconds", "s since 1970"}, {"_gpu_seconds", "GPU s"},
+		{"_seconds", "s"}, {"_ratio", "ratio"},
 	} {
 		if strings.HasSuffix(name, u.suffix) {
 			return u.unit

@@ -24,7 +24,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s is not once on the page", p.Name)
 		}
 	}
-	if got := factors(); !strings.Contains(got, "| AllReduce | 1.000 | 1.750 | 1.875 | 1.969 |") || !strings.Contains(got, "| Broadcast | 1.000 | 1.000 |") {
+	if got := factors(); !strings.Contains(got, "| AllReduce | 1.000 | 1.750 | 1.875 | 1.969 |") ||
+		!strings.Contains(got, "| Broadcast | 1.000 | 1.000 |") {
 		t.Errorf("factors are\n%s", got)
 	}
 	committed, err := os.ReadFile("../../docs/normal-numbers.md")
@@ -49,10 +50,12 @@ func TestSnippetIsPartOfACommGroup(t *testing.T) {
 		t.Fatal("the page has no yaml block")
 	}
 	var group v1alpha1.CommGroup
-	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(snippet, "\n   ", "\n")[len("   "):]), &group); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(snippet, "\n   ", "\n")[len("   "):]),
+		&group); err != nil {
 		t.Fatal(err)
 	}
-	if bench := group.Spec.Benchmark; bench.MaxSizeBytes != 8<<30 || len(bench.Datatypes) != 1 || bench.Datatypes[0] != v1alpha1.Float32 || group.Spec.Run.StepDeadlineSeconds == 0 {
+	if bench := group.Spec.Benchmark; bench.MaxSizeBytes != 8<<30 || len(bench.Datatypes) != 1 ||
+		bench.Datatypes[0] != v1alpha1.Float32 || group.Spec.Run.StepDeadlineSeconds == 0 {
 		t.Errorf("the page's block asks for %+v, expected Float32 up to 8 GiB, with a deadline that fits", bench)
 	}
 }

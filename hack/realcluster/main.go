@@ -16,8 +16,10 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	root := &cobra.Command{Use: "realcluster", Short: "A Kubernetes cluster of real nodes with simulated GPUs on one machine"}
-	root.AddCommand(newCheckCommand(), newUpCommand(), newLoadCommand(), command.Status(usualDir, "`realcluster up`"), newKubeconfigCommand(), newDownCommand(), newNodeCommand())
+	root := &cobra.Command{Use: "realcluster",
+		Short: "A Kubernetes cluster of real nodes with simulated GPUs on one machine"}
+	root.AddCommand(newCheckCommand(), newUpCommand(), newLoadCommand(), command.Status(usualDir, "`realcluster up`"),
+		newKubeconfigCommand(), newDownCommand(), newNodeCommand())
 	switch err := command.Run(root); {
 	case err == nil:
 		return 0

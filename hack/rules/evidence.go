@@ -18,8 +18,10 @@ func typedEvidence(m dsl.Matcher) {
 		Where(m["field"].Text.Matches(`^(ID|RunID|Message|Subject|Step)$`)).
 		Report(`$x.$field is for people: take what you need from a typed field (docs/architecture.md)`)
 	m.Match(
-		`strings.Contains($x.Subject(), $*_)`, `strings.ContainsAny($x.Subject(), $*_)`, `strings.Index($x.Subject(), $*_)`,
-		`strings.Cut($x.Subject(), $*_)`, `strings.CutPrefix($x.Subject(), $*_)`, `strings.CutSuffix($x.Subject(), $*_)`,
+		`strings.Contains($x.Subject(), $*_)`, `strings.ContainsAny($x.Subject(), $*_)`,
+		`strings.Index($x.Subject(), $*_)`,
+		`strings.Cut($x.Subject(), $*_)`, `strings.CutPrefix($x.Subject(), $*_)`,
+		`strings.CutSuffix($x.Subject(), $*_)`,
 		`strings.HasPrefix($x.Subject(), $*_)`, `strings.HasSuffix($x.Subject(), $*_)`,
 		`strings.Split($x.Subject(), $*_)`, `strings.SplitN($x.Subject(), $*_)`, `strings.Fields($x.Subject())`,
 		`$_.MatchString($x.Subject())`, `$_.FindStringSubmatch($x.Subject())`,

@@ -20,8 +20,9 @@ import (
 // tools are programs that a page may ask to run, from anywhere or on a node. kubectl commgroup and agent are ours: the
 // tests of cmd/kubectl-commgroup and cmd/agent parse each such line with the commands themselves.
 var tools = strings.Fields("kubectl helm agent " +
-	"amd-smi rocm-smi dmesg lspci lsmod modinfo modprobe dkms sysctl journalctl systemctl cpupower ipmitool last uptime uname ps ls cat date df find nm ldd " +
-	"ip ethtool rdma ibstat ibv_devinfo ib_write_bw sminfo ping arping traceroute ss lldpctl networkctl chronyc timedatectl crictl timeout for sleep done do " +
+	"amd-smi rocm-smi dmesg lspci lsmod modinfo modprobe dkms sysctl journalctl systemctl cpupower ipmitool " +
+	"last uptime uname ps ls cat date df find nm ldd ip ethtool rdma ibstat ibv_devinfo ib_write_bw sminfo " +
+	"ping arping traceroute ss lldpctl networkctl chronyc timedatectl crictl timeout for sleep done do " +
 	"grep awk sed tr sort uniq head tail wc env ulimit")
 
 // verbs of kubectl that the pages use; none of these changes anything, but for run, which makes a pod that goes with
@@ -29,9 +30,10 @@ var tools = strings.Fields("kubectl helm agent " +
 var verbs = strings.Fields("commgroup get describe logs exec auth run")
 
 // resources that the pages look at; those of the last line are of other projects' APIs.
-var resources = strings.Fields("cg commgroup ct commtask cgr commruns cn nodes node pods pod events namespace lease configmap configmaps secrets services resourcequota deployment " +
-	"daemonsets serviceaccounts rolebindings priorityclasses networkpolicies validatingadmissionpolicy validatingadmissionpolicies validatingwebhookconfigurations " +
-	"network-attachment-definitions localqueues workloads clusterqueues")
+var resources = strings.Fields("cg commgroup ct commtask cgr commruns cn nodes node pods pod events namespace " +
+	"lease configmap configmaps secrets services resourcequota deployment daemonsets serviceaccounts " +
+	"rolebindings priorityclasses networkpolicies validatingadmissionpolicy validatingadmissionpolicies " +
+	"validatingwebhookconfigurations network-attachment-definitions localqueues workloads clusterqueues")
 
 // flagsOfSMI are AMD's: of amd-smi by subcommand, as ROCm/amdsmi docs/how-to/amdsmi-cli-tool.md has them, and of
 // rocm-smi.
@@ -80,7 +82,8 @@ func (w *more) lines() []string {
 	for _, text := range slices.Concat([]string{w.Means, w.Escalate, w.Ends}, w.Causes, w.Do) {
 		for _, code := range code.FindAllString(text, -1) {
 			code = strings.Trim(code, "`")
-			if first, _, more := strings.Cut(code, " "); more && (first == "kubectl" || first == "amd-smi" || first == "rocm-smi" || first == "agent") {
+			if first, _, more := strings.Cut(code, " "); more &&
+				(first == "kubectl" || first == "amd-smi" || first == "rocm-smi" || first == "agent") {
 				out = append(out, code)
 			}
 		}
@@ -104,7 +107,8 @@ func TestCommands(t *testing.T) {
 				count++
 				switch {
 				case !slices.Contains(tools, p[0]):
-					t.Errorf("%s: %q begins with %q, which is no program that the pages know: correct it, or add it to tools", reason, line, p[0])
+					t.Errorf("%s: %q begins with %q, which is no program that the pages know: correct it, "+
+						"or add it to tools", reason, line, p[0])
 				case p[0] == "kubectl" && (len(p) < 2 || !slices.Contains(slices.Concat(verbs, changing), p[1])):
 					t.Errorf("%s: %q: kubectl has no such verb here", reason, line)
 				case p[0] == "kubectl" && (p[1] == "get" || p[1] == "describe") && !strings.HasPrefix(p[2], "--raw="):
@@ -128,7 +132,8 @@ func TestCommands(t *testing.T) {
 		}
 		for _, line := range slices.Concat(w.Look, w.OnNode) {
 			for _, p := range programs(line) {
-				if p[0] == "kubectl" && slices.Contains(changing, p[1]) || p[0] == "amd-smi" && (p[1] == "set" || p[1] == "reset") {
+				if p[0] == "kubectl" && slices.Contains(changing, p[1]) ||
+					p[0] == "amd-smi" && (p[1] == "set" || p[1] == "reset") {
 					t.Errorf("%s: %q changes something, and stands among the commands that only look", reason, line)
 				}
 			}
@@ -205,7 +210,8 @@ var (
 // TestFields: each field of a CommGroup, CommRun, CommTask or CommNode that a page names, in a command or between
 // backticks, is there.
 func TestFields(t *testing.T) {
-	group, task, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommTask](), reflect.TypeFor[v1alpha1.CommNode]()
+	group, task, node := reflect.TypeFor[v1alpha1.CommGroup](), reflect.TypeFor[v1alpha1.CommTask](),
+		reflect.TypeFor[v1alpha1.CommNode]()
 	run, spec := reflect.TypeFor[v1alpha1.CommRun](), reflect.TypeFor[v1alpha1.CommGroupSpec]()
 	count := 0
 	for _, reason := range slices.Sorted(maps.Keys(words)) {
@@ -224,7 +230,8 @@ func TestFields(t *testing.T) {
 			default:
 				continue
 			}
-			for _, m := range slices.Concat(jsonPath.FindAllStringSubmatch(line, -1), column.FindAllStringSubmatch(line, -1)) {
+			for _, m := range slices.Concat(jsonPath.FindAllStringSubmatch(line, -1),
+				column.FindAllStringSubmatch(line, -1)) {
 				count++
 				if names := strings.Split(m[1], "."); names[0] != "metadata" && !testenv.HasField(of, names...) {
 					t.Errorf("%s: %q: the API has no field %s", reason, line, m[1])
@@ -239,7 +246,8 @@ func TestFields(t *testing.T) {
 				case !path.MatchString(name):
 				case names[0] == "status" || names[0] == "spec":
 					count++
-					if !testenv.HasField(group, names...) && !testenv.HasField(run, names...) && !testenv.HasField(task, names...) && !testenv.HasField(node, names...) {
+					if !testenv.HasField(group, names...) && !testenv.HasField(run, names...) &&
+						!testenv.HasField(task, names...) && !testenv.HasField(node, names...) {
 						t.Errorf("%s: the API has no field %s", reason, name)
 					}
 				case testenv.HasField(spec, names[:1]...):

@@ -35,29 +35,30 @@ func formats(t *testing.T) []format {
 	t.Helper()
 	set := map[string]bool{}
 	for _, folder := range []string{"agent", "api", "controllers", "internal", "rcclx"} {
-		err := filepath.WalkDir(filepath.Join(testenv.Root(), folder), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			source, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if e, ok := n.(ast.Expr); ok {
-					if text, ok := literal(e); ok {
-						set[text] = true
-						return false
-					}
+		err := filepath.WalkDir(filepath.Join(testenv.Root(), folder),
+			func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+					return err
 				}
-				return true
+				source, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				ast.Inspect(file, func(n ast.Node) bool {
+					if e, ok := n.(ast.Expr); ok {
+						if text, ok := literal(e); ok {
+							set[text] = true
+							return false
+						}
+					}
+					return true
+				})
+				return nil
 			})
-			return nil
-		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,8 @@ func (f format) specific() bool {
 	for _, piece := range f {
 		fixed, longest = fixed+len(piece), max(longest, len(piece))
 	}
-	return fixed >= minFixedBytes && longest >= minPieceBytes && slices.ContainsFunc(f, func(piece string) bool { return strings.Contains(strings.TrimSpace(piece), " ") })
+	return fixed >= minFixedBytes && longest >= minPieceBytes &&
+		slices.ContainsFunc(f, func(piece string) bool { return strings.Contains(strings.TrimSpace(piece), " ") })
 }
 
 // mark marks what the format says of a text, where all of it stands there in its order; a message may end before the
@@ -161,7 +163,8 @@ func TestExamplesAreTheCodes(t *testing.T) {
 	for _, reason := range slices.Sorted(maps.Keys(words)) {
 		for _, seen := range words[reason].Seen {
 			if percent := explained(seen, all); percent < minCoveredPercent {
-				t.Errorf("%s: %d %% of this example are texts that the code has whole, expected at least %d %%. Write it as the code does:\n%s", reason, percent, minCoveredPercent, seen)
+				t.Errorf("%s: %d %% of this example are texts that the code has whole, expected at least %d %%. "+
+					"Write it as the code does:\n%s", reason, percent, minCoveredPercent, seen)
 			}
 		}
 	}

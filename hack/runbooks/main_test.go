@@ -30,7 +30,8 @@ func TestPages(t *testing.T) {
 	for _, s := range reasons.All() {
 		for _, e := range s.Entries {
 			text, w := files["docs/runbooks/reasons/"+e.Reason+".md"], words[e.Reason]
-			want := slices.Concat(w.Seen, []string{w.Means, w.Escalate, w.Ends, s.Anchor}, w.Causes, aligned(slices.Concat(w.Look, w.OnNode)), w.Do)
+			want := slices.Concat(w.Seen, []string{w.Means, w.Escalate, w.Ends, s.Anchor}, w.Causes,
+				aligned(slices.Concat(w.Look, w.OnNode)), w.Do)
 			if !w.Plain && e.Next != "none" {
 				want = append(want, "## What to do\n", moved(e.Next)[1:])
 			}
@@ -74,7 +75,9 @@ func TestOwnText(t *testing.T) {
 				}
 				continue
 			}
-			for what, n := range map[string]int{"message as the code writes it": len(w.Seen), "command": len(w.Look) + len(w.OnNode), "cure": len(w.Do), "second cause": len(w.Causes) - 1, "end": len(w.Ends)} {
+			for what, n := range map[string]int{"message as the code writes it": len(w.Seen),
+				"command": len(w.Look) + len(w.OnNode), "cure": len(w.Do), "second cause": len(w.Causes) - 1,
+				"end": len(w.Ends)} {
 				if told := what == "cure" && e.Next != "none"; n < 1 && !told {
 					t.Errorf("%s: no %s", e.Reason, what)
 				}
@@ -102,7 +105,8 @@ func TestCodes(t *testing.T) {
 		if code == reason {
 			continue
 		}
-		if !strings.Contains(files["docs/runbooks/README.md"], "- `"+code+"`: [") || !strings.Contains(files["docs/runbooks/reasons/"+reason+".md"], "`"+code+"`") {
+		if !strings.Contains(files["docs/runbooks/README.md"], "- `"+code+"`: [") ||
+			!strings.Contains(files["docs/runbooks/reasons/"+reason+".md"], "`"+code+"`") {
 			t.Errorf("%s, of the reason %s, is not in the index or not on its page", code, reason)
 		}
 	}
@@ -126,7 +130,8 @@ func TestNoPadding(t *testing.T) {
 		w := words[reason]
 		for _, text := range slices.Concat([]string{w.Means, w.Escalate}, w.Seen, w.Causes, w.Do) {
 			for _, sentence := range strings.SplitAfter(text, ". ") {
-				if sentence = strings.TrimSpace(sentence); len(sentence) > 20 && !slices.Contains(on[sentence], reason) {
+				if sentence = strings.TrimSpace(sentence); len(sentence) > 20 &&
+					!slices.Contains(on[sentence], reason) {
 					on[sentence] = append(on[sentence], reason)
 				}
 			}
@@ -145,12 +150,15 @@ func TestCommandsFindSomething(t *testing.T) {
 	files := allPages(t)
 	for name, text := range files {
 		// kubectl shows 10 lines of each pod that a selector finds, unless told otherwise.
-		if logs := strings.Count(text, "kubectl logs -n NAMESPACE -l rcclx.io/commgroup=GROUP,rcclx.io/role=run"); logs != strings.Count(text, runLogs) || !strings.Contains(runLogs, "--tail=-1") {
+		if logs := strings.Count(text, "kubectl logs -n NAMESPACE -l "+
+			"rcclx.io/commgroup=GROUP,rcclx.io/role=run"); logs != strings.Count(text, runLogs) ||
+			!strings.Contains(runLogs, "--tail=-1") {
 			t.Errorf("%s: most run pods are gone when the run is over, and that is not told", name)
 		}
 	}
 	for _, reason := range []string{"NodeBusy", "WaitingForQueue", "RunPodUnschedulable", "RunPodNotStarted"} {
-		if text := files["docs/runbooks/reasons/"+reason+".md"]; strings.Contains(text, "kubectl logs -n NAMESPACE") || strings.Contains(text, "commgroup results") {
+		if text := files["docs/runbooks/reasons/"+reason+".md"]; strings.Contains(text,
+			"kubectl logs -n NAMESPACE") || strings.Contains(text, "commgroup results") {
 			t.Errorf("%s: nothing ran, so there is no result or log:\n%s", reason, text)
 		}
 	}
@@ -185,8 +193,10 @@ func TestErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page, want string
 	}{
-		"a reason without a text":     {"## Condition `Accepted`\n| `Newcomer` | b | c |\n", "has Newcomer in the section Condition Accepted"},
-		"words on a reason that left": {"## Condition `Accepted`\n| `Accepted` | b | none |\n", "docs/reasons.md does not have"},
+		"a reason without a text": {"## Condition `Accepted`\n| `Newcomer` | b | c |\n",
+			"has Newcomer in the section Condition Accepted"},
+		"words on a reason that left": {"## Condition `Accepted`\n| `Accepted` | b | none |\n",
+			"docs/reasons.md does not have"},
 	} {
 		sections, err := reasons.Parse(tc.page)
 		if err != nil {

@@ -61,7 +61,8 @@ func run(o *options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	fmt.Printf(
-		"SIMULATED kubelets and agents; etcd, kube-apiserver and manager are real. %d nodes, %d requests of nodes at once.\n\n",
+		"SIMULATED kubelets and agents; etcd, kube-apiserver and manager are real. %d nodes, %d requests of "+
+			"nodes at once.\n\n",
 		o.nodes,
 		o.workers,
 	)
@@ -207,7 +208,8 @@ func (b *bench) eachNode(ctx context.Context, what string, do func(context.Conte
 func (b *bench) createNodes(ctx context.Context) error {
 	return b.eachNode(ctx, "create", func(ctx context.Context, name string) error {
 		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": groupName, corev1.LabelHostname: name}},
+			ObjectMeta: metav1.ObjectMeta{Name: name,
+				Labels: map[string]string{"pool": groupName, corev1.LabelHostname: name}},
 		}
 		if err := b.admin.Create(ctx, node); err != nil {
 			return err
@@ -366,7 +368,8 @@ func (b *bench) runGroup(ctx context.Context, cluster *nodes, manager *process) 
 		}
 		switch run := group.Status.Run; {
 		case run == nil || run.Phase == v1alpha1.RunPhaseRunning:
-		case run.Phase == v1alpha1.RunPhaseFinished && meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReady):
+		case run.Phase == v1alpha1.RunPhaseFinished &&
+			meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReady):
 			out.ready = time.Since(applied)
 		case run.Verdict != v1alpha1.VerdictPass:
 			return nil, fmt.Errorf("the run is %s, verdict %s: %s", run.Phase, run.Verdict, conditionsOf(group))
@@ -417,7 +420,8 @@ func (b *bench) floor(ctx context.Context) (time.Duration, error) {
 	took := time.Since(start)
 	// One by one: the API server gives up on a collection of thousands.
 	return took, b.eachNode(ctx, "clean up the floor", func(ctx context.Context, name string) error {
-		return b.admin.Delete(ctx, &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: floorNamespace}})
+		return b.admin.Delete(ctx,
+			&v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: floorNamespace}})
 	})
 }
 
@@ -474,7 +478,8 @@ func (r *result) print() {
 // sizes of one object of each kind, with managed fields.
 func (b *bench) sizes(ctx context.Context) ([]size, error) {
 	var out []size
-	for _, list := range []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommRunList{}, &v1alpha1.CommTaskList{}, &v1alpha1.CommNodeList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.CommGroupList{}, &v1alpha1.CommRunList{},
+		&v1alpha1.CommTaskList{}, &v1alpha1.CommNodeList{}} {
 		if err := b.admin.List(ctx, list, client.Limit(1)); err != nil {
 			return nil, err
 		}
@@ -483,7 +488,8 @@ func (b *bench) sizes(ctx context.Context) ([]size, error) {
 			if object, ok := o.(client.Object); ok && err == nil {
 				out = append(
 					out,
-					size{kind: strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."), name: object.GetName(), bytes: len(data)},
+					size{kind: strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."), name: object.GetName(),
+						bytes: len(data)},
 				)
 			}
 			return err

@@ -127,7 +127,8 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 	}
 	n.kubelet.Add(1)
 	started := metav1.Now()
-	if err := n.podStatus(ctx, pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}); err != nil {
+	if err := n.podStatus(ctx, pod, corev1.PodRunning,
+		corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}); err != nil {
 		return fail("started", err)
 	}
 	owner := metav1.GetControllerOf(pod)
@@ -170,7 +171,8 @@ func (n *nodes) play(ctx context.Context, pod *corev1.Pod) error {
 		ctx,
 		pod,
 		corev1.PodSucceeded,
-		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: started, FinishedAt: metav1.Now()}},
+		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: started,
+			FinishedAt: metav1.Now()}},
 	)
 }
 

@@ -112,7 +112,8 @@ func (r requests) lines() []line {
 		out = append(out, line{key, count})
 	}
 	slices.SortFunc(out, func(a, b line) int {
-		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.verb+a.resource+a.code, b.verb+b.resource+b.code))
+		return cmp.Or(cmp.Compare(b.count, a.count),
+			strings.Compare(a.verb+a.resource+a.code, b.verb+b.resource+b.code))
 	})
 	return out
 }

@@ -152,8 +152,8 @@ func parseState(text []byte) (state, error) {
 	revisions, hashes := revisionLine.FindAllSubmatch(text, -1), hashLine.FindAllSubmatch(text, -1)
 	if len(revisions) != 1 || len(hashes) != 1 {
 		// Two of them are what a merge of two changes leaves. To start at 1 again would let old CRDs pass for new ones.
-		return state{}, fmt.Errorf("holds %d revisions and %d hashes, expected one of each: keep the lines with the greater revision, then run make generate",
-			len(revisions), len(hashes))
+		return state{}, fmt.Errorf("holds %d revisions and %d hashes, expected one of each: keep the lines with the "+
+			"greater revision, then run make generate", len(revisions), len(hashes))
 	}
 	revision, err := strconv.Atoi(string(revisions[0][1]))
 	if err != nil || revision < 1 {
@@ -180,7 +180,9 @@ const SchemaRevision = %d
 func annotate(crd []byte, revision int) ([]byte, error) {
 	place := annotationsLine.FindIndex(crd)
 	if place == nil || bytes.Contains(crd, []byte("    "+annotation+":")) {
-		return nil, fmt.Errorf("has no annotations, or %s already: expected a CRD right from controller-gen", annotation)
+		return nil,
+			fmt.Errorf("has no annotations, or %s already: expected a CRD right from controller-gen", annotation)
 	}
-	return slices.Insert(slices.Clone(crd), place[1], fmt.Appendf(nil, "    %s: %q\n", annotation, strconv.Itoa(revision))...), nil
+	return slices.Insert(slices.Clone(crd), place[1],
+		fmt.Appendf(nil, "    %s: %q\n", annotation, strconv.Itoa(revision))...), nil
 }

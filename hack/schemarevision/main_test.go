@@ -64,10 +64,12 @@ func TestCount(t *testing.T) {
 		{"first", crd, 1},
 		{"the same again", crd, 1},
 		{"other words", strings.Replace(crd, "A thing.", "A very good thing.", 1), 1},
-		{"other order", strings.Replace(crd, "            minimum: 1\n            type: integer\n", "            type: integer\n            minimum: 1\n", 1), 1},
+		{"other order", strings.Replace(crd, "            minimum: 1\n            type: integer\n",
+			"            type: integer\n            minimum: 1\n", 1), 1},
 		{"other controller-gen", strings.Replace(crd, "v0.23.0", "v0.24.0", 1), 1},
 		{"a limit changes", strings.Replace(crd, "minimum: 1", "minimum: 2", 1), 2},
-		{"a field goes that is called description", strings.Replace(crd, "          description:\n            description: What it is.\n            type: string\n", "", 1), 3},
+		{"a field goes that is called description", strings.Replace(crd,
+			"          description:\n            description: What it is.\n            type: string\n", "", 1), 3},
 		{"the first one comes back", crd, 4},
 		{"and stays", crd, 4},
 	} {
@@ -99,14 +101,16 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"no annotations": strings.Replace(crd, "  annotations:\n    controller-gen.kubebuilder.io/version: v0.23.0\n", "", 1),
-		"annotated":      strings.Replace(crd, "v0.23.0\n", "v0.23.0\n    rcclx.io/schema-revision: \"3\"\n", 1),
+		"no annotations": strings.Replace(crd,
+			"  annotations:\n    controller-gen.kubebuilder.io/version: v0.23.0\n", "", 1),
+		"annotated": strings.Replace(crd, "v0.23.0\n", "v0.23.0\n    rcclx.io/schema-revision: \"3\"\n", 1),
 	} {
 		if _, err := annotate([]byte(text), 1); err == nil {
 			t.Errorf("%s: annotated, expected an error", name)
 		}
 	}
-	for name, text := range map[string]string{"no YAML": "\t{", "another object": "metadata: {name: x}\n", "empty": ""} {
+	for name, text := range map[string]string{"no YAML": "\t{",
+		"another object": "metadata: {name: x}\n", "empty": ""} {
 		if _, err := schema([]byte(text)); err == nil {
 			t.Errorf("%s: has a schema, expected an error", name)
 		}

@@ -14,7 +14,8 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	root := &cobra.Command{Use: "simcluster", Short: "A Kubernetes cluster with simulated GPU nodes on one machine"}
-	root.AddCommand(newUpCommand(), newDownCommand(), newDemoCommand(), command.Status(usualDir, "`make demo` or `simcluster up`"), newNodeCommand())
+	root.AddCommand(newUpCommand(), newDownCommand(), newDemoCommand(),
+		command.Status(usualDir, "`make demo` or `simcluster up`"), newNodeCommand())
 	if command.Run(root) != nil {
 		return 1
 	}

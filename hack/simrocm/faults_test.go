@@ -23,7 +23,8 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("wrong data", func(t *testing.T) {
-		o := job{ranks: 8, node: healthy(t, "wrong-data:5")}.run(t, "ar:f32:1048576:1", "pair:0-5:65536:1", "pair:1-2:65536:1")
+		o := job{ranks: 8, node: healthy(t, "wrong-data:5")}.run(t, "ar:f32:1048576:1", "pair:0-5:65536:1",
+			"pair:1-2:65536:1")
 		if o.step(t, "ar:f32:1048576:1", "wrong") == 0 || o.step(t, "pair:0-5:65536:1", "wrong") == 0 {
 			t.Error("the corrupted contribution cannot be seen")
 		}
@@ -36,7 +37,8 @@ func TestFaults(t *testing.T) {
 		base := job{ranks: 8, node: healthy(t, "")}.run(t, collective, slow, other)
 		o := job{ranks: 8, node: healthy(t, "slow-link:1-4:25")}.run(t, collective, slow, other)
 		for step, factor := range map[string]float64{collective: 3.4, slow: 3.4, other: 1} {
-			if got := float64(o.step(t, step, "ns")) / float64(base.step(t, step, "ns")); got < factor || got > factor*1.2 {
+			if got := float64(o.step(t, step, "ns")) / float64(base.step(t, step, "ns")); got < factor ||
+				got > factor*1.2 {
 				t.Errorf("%s takes %.2f times as long, want about %.1f", step, got, factor)
 			}
 		}
@@ -48,8 +50,10 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("missing symbol", func(t *testing.T) {
-		o := job{ranks: 1, node: healthy(t, "missing-symbol:ncclAllReduce")}.run(t, "symbol:ncclAllReduce", "symbol:ncclAllGather")
-		if !strings.Contains(o.text, "symbol name=ncclAllReduce found=0") || !strings.Contains(o.text, "symbol name=ncclAllGather found=1") {
+		o := job{ranks: 1, node: healthy(t, "missing-symbol:ncclAllReduce")}.run(t, "symbol:ncclAllReduce",
+			"symbol:ncclAllGather")
+		if !strings.Contains(o.text, "symbol name=ncclAllReduce found=0") ||
+			!strings.Contains(o.text, "symbol name=ncclAllGather found=1") {
 			t.Errorf("want only ncclAllReduce missing:\n%s", o.text)
 		}
 	})
@@ -57,7 +61,8 @@ func TestFaults(t *testing.T) {
 		const step = "ar:f32:65536:3"
 		base := job{ranks: 4, node: healthy(t, "")}.run(t, step).step(t, step, "ns")
 		// Each of the three waits for the straggler, whom the timing starts with.
-		if got := (job{ranks: 4, node: healthy(t, "late:2:20")}.run(t, step).step(t, step, "ns")); got != base+20_000_000 {
+		if got := (job{ranks: 4, node: healthy(t, "late:2:20")}.run(t, step).step(t, step, "ns")); got !=
+			base+20_000_000 {
 			t.Errorf("%d ns with a rank that is 20 ms late, want %d and that", got, base)
 		}
 	})
@@ -108,8 +113,10 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {
-		for _, fault := range []string{"late:1", "late:9:5", "late:1:0", "init-hang:8", "init-hang:", "garbage-version:x", "hang"} {
-			if o := (job{ranks: 1, node: healthy(t, fault)}.run(t)); !strings.Contains(o.text, "unknown fault: "+fault) {
+		for _, fault := range []string{"late:1", "late:9:5", "late:1:0", "init-hang:8", "init-hang:",
+			"garbage-version:x", "hang"} {
+			if o := (job{ranks: 1, node: healthy(t, fault)}.run(t)); !strings.Contains(o.text,
+				"unknown fault: "+fault) {
 				t.Errorf("fault %s was taken:\n%s", fault, o.text)
 			}
 		}
@@ -231,8 +238,8 @@ func TestTwoRanksOnOneGPU(t *testing.T) {
 	o := job{ranks: 4, env: []string{"RCCL_DDA_NRANKS=0"}, rankEnv: func(r int) []string {
 		return []string{fmt.Sprintf("TEST_DEVICE=%d", max(r, 1))} // ranks 0 and 1 both get device 1
 	}}.run(t, "ar:f32:4096:1")
-	for _, want := range []string{"error rank=0 call=ncclCommInitRank code=5 text=Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 2b000",
-		"error rank=2 call=ncclCommInitRank code=6"} {
+	for _, want := range []string{"error rank=0 call=ncclCommInitRank code=5 text=Duplicate GPU detected : " +
+		"rank 0 and rank 1 both on CUDA device 2b000", "error rank=2 call=ncclCommInitRank code=6"} {
 		if !strings.Contains(o.text, want) {
 			t.Errorf("want %q:\n%s", want, o.text)
 		}
@@ -275,7 +282,8 @@ func TestUniqueIDOfAnotherRun(t *testing.T) {
 		<-found
 		_ = waiting.Process.Signal(syscall.SIGKILL)
 		_ = waiting.Wait()
-		late := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
+		late := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.String())}, impatient...)}.commands(ctx,
+			t, memory, nil)[1]
 		out, _ := late.CombinedOutput()
 		if !strings.Contains(string(out), refused) {
 			t.Errorf("want the rank refused:\n%s", out)
@@ -296,7 +304,8 @@ func TestUniqueIDOfAnotherRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-found
-		peer := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.String())}, impatient...)}.commands(ctx, t, memory, nil)[1]
+		peer := job{ranks: 2, env: append([]string{"TEST_ID=" + id(t, text.String())}, impatient...)}.commands(ctx,
+			t, memory, nil)[1]
 		if out, err := peer.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -356,7 +365,8 @@ func TestInitAbort(t *testing.T) {
 	}
 	_ = cmds[2].Wait()
 	status, ok := cmds[2].ProcessState.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT || !strings.Contains(text.String(), "init-abort") {
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT ||
+		!strings.Contains(text.String(), "init-abort") {
 		t.Errorf("rank 2 ended with %v, want SIGABRT and a reason: %s", cmds[2].ProcessState, text.String())
 	}
 	for i, cmd := range cmds {
@@ -373,7 +383,8 @@ func TestInitAbort(t *testing.T) {
 
 func TestBannerSaysSimulated(t *testing.T) {
 	o := job{ranks: 2, env: []string{"NCCL_DEBUG=VERSION"}}.run(t)
-	if !strings.Contains(o.text, "RCCL version : 2.28.3-SIMULATED:rcclx-dev") || strings.Count(o.text, "Librccl path") != 1 {
+	if !strings.Contains(o.text, "RCCL version : 2.28.3-SIMULATED:rcclx-dev") ||
+		strings.Count(o.text, "Librccl path") != 1 {
 		t.Errorf("want one banner that says SIMULATED:\n%s", o.text)
 	}
 }

@@ -26,7 +26,8 @@ func across(t *testing.T, nodes int, devices []int, faults map[int]string) job {
 	}
 	per := len(devices)
 	return job{ranks: nodes * per, rankEnv: func(r int) []string {
-		return []string{"SIMROCM_ROOT=" + roots[r/per], "NCCL_HOSTID=" + nodeName(r/per), fmt.Sprintf("TEST_DEVICE=%d", devices[r%per])}
+		return []string{"SIMROCM_ROOT=" + roots[r/per], "NCCL_HOSTID=" + nodeName(r/per),
+			fmt.Sprintf("TEST_DEVICE=%d", devices[r%per])}
 	}}
 }
 
@@ -77,7 +78,8 @@ func TestSlowBetweenNodes(t *testing.T) {
 	}{
 		// Two GPUs a node: 46 GB/s within a node bound the healthy AllReduce, and 87.5 GB/s between nodes do not.
 		{"a slow NIC", 3, []int{0, 1}, map[int]string{1: "slow-nic:1:20"}, largeReduce, 2.2, 2.7},
-		{"a slow NIC of a GPU that takes no part", 3, []int{0, 1}, map[int]string{1: "slow-nic:5:20"}, largeReduce, 1, 1},
+		{"a slow NIC of a GPU that takes no part", 3, []int{0, 1}, map[int]string{1: "slow-nic:5:20"},
+			largeReduce, 1, 1},
 		{"a slow NIC on its rail", 3, []int{1}, map[int]string{1: "slow-nic:1:20"}, largeReduce, 4.5, 5},
 		{"a slow NIC and another rail", 3, []int{0}, map[int]string{1: "slow-nic:1:20"}, largeReduce, 1, 1},
 		{"a slow NIC within its node", 1, []int{0, 1}, map[int]string{0: "slow-nic:1:20"}, largeReduce, 1, 1},
@@ -85,15 +87,20 @@ func TestSlowBetweenNodes(t *testing.T) {
 		{"a node's whole network", 3, []int{0}, map[int]string{2: "slow-node-net:50"}, largeReduce, 1.9, 2.1},
 		{"a pair, both there", 3, []int{0}, map[int]string{0: "slow-pair-nodes:node-2:25"}, largeReduce, 3.7, 4.1},
 		{"a pair, one there", 2, []int{0}, map[int]string{0: "slow-pair-nodes:node-2:25"}, largeReduce, 1, 1},
-		{"a pair in Send and Receive", 2, []int{0}, map[int]string{0: "slow-pair-nodes:node-1:25"}, "pair:0-1:33554432:1", 3.7, 4.1},
-		{"a pair seen by other nodes' messages", 3, []int{0}, map[int]string{0: "slow-pair-nodes:node-2:25"}, "pair:0-1:33554432:1", 1, 1},
+		{"a pair in Send and Receive", 2, []int{0}, map[int]string{0: "slow-pair-nodes:node-1:25"},
+			"pair:0-1:33554432:1", 3.7, 4.1},
+		{"a pair seen by other nodes' messages", 3, []int{0}, map[int]string{0: "slow-pair-nodes:node-2:25"},
+			"pair:0-1:33554432:1", 1, 1},
 		{"TCP on one node", 3, []int{0}, map[int]string{1: "no-rdma"}, largeReduce, 13, 15},
-		{"TCP and a slow NIC elsewhere", 3, []int{0}, map[int]string{1: "no-rdma", 2: "slow-nic:0:90"}, largeReduce, 13, 15},
-		{"two faults of one node", 2, []int{0}, map[int]string{0: "slow-node-net:50, slow-pair-nodes:node-1:50"}, largeReduce, 3.7, 4.1},
+		{"TCP and a slow NIC elsewhere", 3, []int{0}, map[int]string{1: "no-rdma", 2: "slow-nic:0:90"},
+			largeReduce, 13, 15},
+		{"two faults of one node", 2, []int{0}, map[int]string{0: "slow-node-net:50, slow-pair-nodes:node-1:50"},
+			largeReduce, 3.7, 4.1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := factor(t, c.nodes, c.devices, c.faults, c.step); got < c.low || got > c.top {
-				t.Errorf("%s takes %.2f times as long as on healthy nodes, want %.1f to %.1f", c.step, got, c.low, c.top)
+				t.Errorf("%s takes %.2f times as long as on healthy nodes, want %.1f to %.1f",
+					c.step, got, c.low, c.top)
 			}
 		})
 	}
@@ -136,9 +143,11 @@ func TestBrokenBetweenNodes(t *testing.T) {
 }
 
 func TestFaultsBetweenNodesThatAreNone(t *testing.T) {
-	for _, fault := range []string{"slow-nic:8:20", "slow-nic:1:0", "slow-nic:1:101", "slow-nic:1:20:3", "slow-node-net:0", "slow-node-net", "slow-pair-nodes:a",
-		"slow-pair-nodes::20", "slow-pair-nodes:a:x", "hang-pair-nodes:", "hang-pair-nodes:a:5", "hang-across:1", "no-rdma:1", "hang-across, hang-with"} {
-		if o := (job{ranks: 1, node: healthy(t, fault)}.run(t)); !strings.Contains(o.text, "unknown fault: ") || o.codes[0] == 0 {
+	for _, fault := range []string{"slow-nic:8:20", "slow-nic:1:0", "slow-nic:1:101", "slow-nic:1:20:3",
+		"slow-node-net:0", "slow-node-net", "slow-pair-nodes:a", "slow-pair-nodes::20", "slow-pair-nodes:a:x",
+		"hang-pair-nodes:", "hang-pair-nodes:a:5", "hang-across:1", "no-rdma:1", "hang-across, hang-with"} {
+		if o := (job{ranks: 1, node: healthy(t, fault)}.run(t)); !strings.Contains(o.text, "unknown fault: ") ||
+			o.codes[0] == 0 {
 			t.Errorf("fault %s was taken:\n%s", fault, o.text)
 		}
 	}
@@ -200,7 +209,8 @@ func TestCommunicatorsAtTheSameTime(t *testing.T) {
 		ns := float64(outcomes[rail].step(t, largeReduce, "ns"))
 		base := float64(outcomes[0].step(t, largeReduce, "ns"))
 		if slow := rail == 2; slow != (ns > 3*base) || (!slow && ns != base) {
-			t.Errorf("rail %d took %.2f times as long as rail 0; want four times of rail 2 and as long of the others", rail, ns/base)
+			t.Errorf("rail %d took %.2f times as long as rail 0; want four times of rail 2 and as long of the others",
+				rail, ns/base)
 		}
 		if outcomes[rail].step(t, largeReduce, "wrong") != 0 {
 			t.Errorf("rail %d: wrong elements", rail)
@@ -220,7 +230,8 @@ func (o *outcome) add(rank int, text string) {
 
 func TestLogOfTheNetwork(t *testing.T) {
 	const info, all = "NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET,P2P"
-	const rdma, tcp, within = `NCCL INFO Using network IB\n`, `NCCL INFO Using network Socket\n`, `Channel 00/0 : \d\[[0-9a-f]+\] -> \d\[[0-9a-f]+\] via P2P/IPC comm`
+	const rdma, tcp, within = `NCCL INFO Using network IB\n`, `NCCL INFO Using network Socket\n`,
+		`Channel 00/0 : \d\[[0-9a-f]+\] -> \d\[[0-9a-f]+\] via P2P/IPC comm`
 	const overTCP = `Channel 00/0 : 1\[1\] -> 2\[0\] \[(send|receive)\] via NET/Socket/0 comm`
 	for _, c := range []struct {
 		name   string
@@ -232,26 +243,41 @@ func TestLogOfTheNetwork(t *testing.T) {
 		{"RDMA", nil, []string{info, all}, []string{
 			`(?m)^\S+:\d+:\d+ \[\d\] NCCL INFO NET/IB : Using \[0\]mlx5_0:1/RoCE \[1\]mlx5_1:1/RoCE .*\[7\]mlx5_7:1/RoCE \[RO\]; OOB [^ :]+:[0-9a-f.:]+<0>$`,
 			rdma, within, `Channel 00/0 : 1\[1\] -> 2\[0\] \[send\] via NET/IB/1/GDRDMA comm 0x[0-9a-f]+ nRanks 04`,
-			`Channel 00/0 : 1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA comm`, `Channel 01/0 : 0\[0\] -> 3\[1\] \[send\] via NET/IB/0/GDRDMA`,
+			`Channel 00/0 : 1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA comm`,
+			`Channel 01/0 : 0\[0\] -> 3\[1\] \[send\] via NET/IB/0/GDRDMA`,
 		}, []string{"NET/Socket"}},
-		{"the fault", map[int]string{0: "no-rdma"}, []string{info, all}, []string{`NET/IB : No device found\.`, `NET/Socket : Using \[0\][^ :]+:\S+<0>`, tcp, rdma,
-			`Channel 00/0 : 1\[1\] -> 2\[0\] \[send\] via NET/Socket/0 comm`, `Channel 00/0 : 1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA comm`}, nil},
-		{"switched off", nil, []string{info, all, "NCCL_IB_DISABLE=1"}, []string{tcp, overTCP}, []string{rdma, `NET/IB : `}},
+		{"the fault", map[int]string{0: "no-rdma"}, []string{info, all},
+			[]string{`NET/IB : No device found\.`, `NET/Socket : Using \[0\][^ :]+:\S+<0>`, tcp, rdma,
+				`Channel 00/0 : 1\[1\] -> 2\[0\] \[send\] via NET/Socket/0 comm`,
+				`Channel 00/0 : 1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA comm`}, nil},
+		{"switched off", nil, []string{info, all, "NCCL_IB_DISABLE=1"}, []string{tcp, overTCP},
+			[]string{rdma, `NET/IB : `}},
 		{"by name", nil, []string{info, all, "NCCL_NET=socket"}, []string{tcp, overTCP}, []string{rdma, `NET/IB : `}},
-		{"one HCA, exactly", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1:1"}, []string{`NET/IB : Using \[0\]mlx5_1:1/RoCE \[RO\]`, `via NET/IB/0/GDRDMA`}, []string{`\[1\]mlx5`}},
-		{"all HCAs but", nil, []string{info, all, "NCCL_IB_HCA=^mlx5_1,mlx5_3"}, []string{`\[0\]mlx5_0:1/RoCE \[1\]mlx5_2:1/RoCE \[2\]mlx5_4:1`}, nil},
-		{"two HCAs, beside the two GPUs", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1,mlx5_0"}, []string{`1\[1\] -> 2\[0\] \[send\] via NET/IB/1/GDRDMA`,
-			`1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA`}, nil},
-		{"HCAs that are not there", nil, []string{info, all, "NCCL_IB_HCA==mlx5_77"}, []string{`NET/IB : No device found\.`, tcp}, []string{rdma}},
-		{"another port", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1:2"}, []string{`NET/IB : No device found\.`, tcp}, []string{rdma}},
+		{"one HCA, exactly", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1:1"},
+			[]string{`NET/IB : Using \[0\]mlx5_1:1/RoCE \[RO\]`, `via NET/IB/0/GDRDMA`}, []string{`\[1\]mlx5`}},
+		{"all HCAs but", nil, []string{info, all, "NCCL_IB_HCA=^mlx5_1,mlx5_3"},
+			[]string{`\[0\]mlx5_0:1/RoCE \[1\]mlx5_2:1/RoCE \[2\]mlx5_4:1`}, nil},
+		{"two HCAs, beside the two GPUs", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1,mlx5_0"},
+			[]string{`1\[1\] -> 2\[0\] \[send\] via NET/IB/1/GDRDMA`,
+				`1\[1\] -> 2\[0\] \[receive\] via NET/IB/0/GDRDMA`}, nil},
+		{"HCAs that are not there", nil, []string{info, all, "NCCL_IB_HCA==mlx5_77"},
+			[]string{`NET/IB : No device found\.`, tcp}, []string{rdma}},
+		{"another port", nil, []string{info, all, "NCCL_IB_HCA==mlx5_1:2"},
+			[]string{`NET/IB : No device found\.`, tcp}, []string{rdma}},
 		{"an interface of the node, exactly", nil, []string{info, all + ",BOOTSTRAP", "NCCL_SOCKET_IFNAME==enp9s0np0"},
 			[]string{`Bootstrap: Using enp9s0np0:10\.\d+\.\d+\.\d+<0>`, `OOB enp9s0np0:10\.`}, nil},
-		{"its other family", nil, []string{info, all + ",BOOTSTRAP", "NCCL_SOCKET_IFNAME=enp9", "NCCL_SOCKET_FAMILY=AF_INET6", "NCCL_NET=Socket"}, nil, []string{"Using network"}},
-		{"loopback", nil, []string{info, "NCCL_SOCKET_IFNAME==lo", "NCCL_IB_DISABLE=1"}, []string{`Bootstrap: Using lo:127\.0\.0\.1<0>`, `NET/Socket : Using \[0\]lo:127`}, nil},
-		{"a prefix is no exact name", nil, []string{info, "NCCL_SOCKET_IFNAME==enp9"}, []string{`NCCL WARN Bootstrap : no socket interface found`}, []string{"Using network"}},
-		{"another plugin", nil, []string{info, "NCCL_NET=OFI"}, []string{`NCCL WARN Failed to initialize any NET plugin`}, []string{"Using network"}},
-		{"other subsystems", nil, []string{info, "NCCL_DEBUG_SUBSYS=COLL"}, []string{`SIMULATED library`}, []string{"NET/", "Channel", "Using network"}},
-		{"all but the network's", nil, []string{info, "NCCL_DEBUG_SUBSYS=^NET,INIT"}, []string{within}, []string{"NET/IB", "Using network"}},
+		{"its other family", nil, []string{info, all + ",BOOTSTRAP", "NCCL_SOCKET_IFNAME=enp9",
+			"NCCL_SOCKET_FAMILY=AF_INET6", "NCCL_NET=Socket"}, nil, []string{"Using network"}},
+		{"loopback", nil, []string{info, "NCCL_SOCKET_IFNAME==lo", "NCCL_IB_DISABLE=1"},
+			[]string{`Bootstrap: Using lo:127\.0\.0\.1<0>`, `NET/Socket : Using \[0\]lo:127`}, nil},
+		{"a prefix is no exact name", nil, []string{info, "NCCL_SOCKET_IFNAME==enp9"},
+			[]string{`NCCL WARN Bootstrap : no socket interface found`}, []string{"Using network"}},
+		{"another plugin", nil, []string{info, "NCCL_NET=OFI"},
+			[]string{`NCCL WARN Failed to initialize any NET plugin`}, []string{"Using network"}},
+		{"other subsystems", nil, []string{info, "NCCL_DEBUG_SUBSYS=COLL"}, []string{`SIMULATED library`},
+			[]string{"NET/", "Channel", "Using network"}},
+		{"all but the network's", nil, []string{info, "NCCL_DEBUG_SUBSYS=^NET,INIT"}, []string{within},
+			[]string{"NET/IB", "Using network"}},
 		{"not asked for", nil, []string{"NCCL_DEBUG=WARN"}, nil, []string{"NCCL INFO", "SIMULATED library"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -268,7 +294,8 @@ func TestLogOfTheNetwork(t *testing.T) {
 					t.Errorf("want no %s in\n%s", not, o.text)
 				}
 			}
-			refused := strings.Contains(o.text, "Bootstrap : no socket interface") || strings.Contains(o.text, "any NET plugin")
+			refused := strings.Contains(o.text, "Bootstrap : no socket interface") ||
+				strings.Contains(o.text, "any NET plugin")
 			for rank, code := range o.codes {
 				if (code != 0) != refused {
 					t.Errorf("rank %d ended with %d", rank, code)
@@ -296,7 +323,8 @@ func TestLogFile(t *testing.T) {
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil || strings.Count(string(data), "SIMULATED library") != 1 || !strings.Contains(string(data), "Using network IB\n") {
+		if err != nil || strings.Count(string(data), "SIMULATED library") != 1 ||
+			!strings.Contains(string(data), "Using network IB\n") {
 			t.Errorf("%s (%v):\n%s", file, err, data)
 		}
 	}

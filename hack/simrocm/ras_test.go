@@ -32,7 +32,8 @@ func startRAS(t *testing.T, j job, text string, steps ...string) *rasJob {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	j.env = append(slices.Clone(j.env), "NCCL_RAS_ADDR="+address)
-	r := &rasJob{t: t, address: address, cmds: j.commands(ctx, t, memoryFolder(t), steps), said: make(chan struct{}, j.ranks)}
+	r := &rasJob{t: t, address: address, cmds: j.commands(ctx, t, memoryFolder(t), steps),
+		said: make(chan struct{}, j.ranks)}
 	t.Cleanup(func() {
 		for _, cmd := range r.cmds {
 			_ = cmd.Process.Signal(syscall.SIGKILL)
@@ -95,27 +96,32 @@ func TestRAS(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 4}, "ready", "ar:f32:65536:2", "hold").wait(4)
 		report := r.until(func(ras.Report) bool { return true })
-		r.check(report, "Simulated RAS: communicator of 4 ranks is RUNNING and its ranks have launched equally many operations, so none lags behind in launching"+blind)
+		r.check(report, "Simulated RAS: communicator of 4 ranks is RUNNING and its ranks have launched equally many "+
+			"operations, so none lags behind in launching"+blind)
 		if report.Nodes != 1 || report.Processes != 4 || report.GPUs != 4 || report.Library != "RCCL 2.28.3-SIMULATED" {
 			t.Errorf("%+v", report)
 		}
 	})
 	t.Run("a rank that does not launch", func(t *testing.T) {
-		r := startRAS(t, job{ranks: 4, node: healthy(t, "late:1:3600000")}, "ready", "post:f32:65536", "post:f32:65536", "hold").wait(3)
-		r.check(r.until(mismatch), "Simulated RAS: communicator of 4 ranks is RUNNING with MISMATCH: rank 1 has launched none of the AllReduce (printed as Broadcast) operations, "+
+		r := startRAS(t, job{ranks: 4, node: healthy(t, "late:1:3600000")}, "ready", "post:f32:65536",
+			"post:f32:65536", "hold").wait(3)
+		r.check(r.until(mismatch), "Simulated RAS: communicator of 4 ranks is RUNNING with MISMATCH: "+
+			"rank 1 has launched none of the AllReduce (printed as Broadcast) operations, "+
 			"the others 2 (asked once; ranks at work differ, too)"+blind)
 	})
 	t.Run("the same in DDA", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 8, node: healthy(t, "late:1:3600000")}, "ready", "post:f32:65536", "hold").wait(7)
 		r.check(r.until(func(ras.Report) bool { return true }),
-			"Simulated RAS: communicator of 8 ranks is RUNNING and its ranks have launched equally many operations, so none lags behind in launching"+blind)
+			"Simulated RAS: communicator of 8 ranks is RUNNING and its ranks have launched equally many operations, "+
+				"so none lags behind in launching"+blind)
 	})
 	t.Run("a rank that died", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 4}, "ready", "hold").wait(4)
 		_ = r.cmds[2].Process.Signal(syscall.SIGKILL)
 		_ = r.cmds[2].Wait()
 		report := r.until(func(report ras.Report) bool { return report.Missing.Count > 0 })
-		if v := report.Verdict(); !strings.Contains(v, "is RUNNING with INCOMPLETE: no answer from rank 2; no answer from process") {
+		if v := report.Verdict(); !strings.Contains(v,
+			"is RUNNING with INCOMPLETE: no answer from rank 2; no answer from process") {
 			t.Error(v)
 		}
 		if got := report.Missing.Listed; len(got) != 1 || got[0].PID != r.cmds[2].Process.Pid || got[0].GPUs != "2" {
@@ -124,7 +130,8 @@ func TestRAS(t *testing.T) {
 	})
 	t.Run("a rank that hangs in init", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 4, node: healthy(t, "init-hang:1")}, "joining").wait(4)
-		r.check(r.until(func(report ras.Report) bool { return len(report.Groups) == 1 }), "Simulated RAS: communicator of 4 ranks is INIT on all of them")
+		r.check(r.until(func(report ras.Report) bool { return len(report.Groups) == 1 }),
+			"Simulated RAS: communicator of 4 ranks is INIT on all of them")
 	})
 	t.Run("a rank that never comes", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 2, rankEnv: func(rank int) []string {
@@ -133,12 +140,14 @@ func TestRAS(t *testing.T) {
 			}
 			return nil
 		}}, "joining").wait(2)
-		r.check(r.until(func(ras.Report) bool { return true }), "Simulated RAS: no communicator yet, so its ranks have not all met (0 processes are known)")
+		r.check(r.until(func(ras.Report) bool { return true }),
+			"Simulated RAS: no communicator yet, so its ranks have not all met (0 processes are known)")
 	})
 	t.Run("a rank that hangs in destroy", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 3, node: healthy(t, "destroy-hang:1")}, "done", "ar:f32:4096:1").wait(2)
-		r.check(r.until(func(report ras.Report) bool { return mismatch(report) && report.Groups[0].Status == "FINALIZE" }),
-			"Simulated RAS: communicator of 3 ranks is FINALIZE with MISMATCH: rank 1 is FINALIZE, the others NOCOMM")
+		r.check(r.until(func(report ras.Report) bool {
+			return mismatch(report) && report.Groups[0].Status == "FINALIZE"
+		}), "Simulated RAS: communicator of 3 ranks is FINALIZE with MISMATCH: rank 1 is FINALIZE, the others NOCOMM")
 	})
 	t.Run("off", func(t *testing.T) {
 		r := startRAS(t, job{ranks: 2, env: []string{"NCCL_RAS_ENABLE=0"}}, "ready", "hold").wait(2)

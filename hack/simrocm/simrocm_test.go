@@ -99,7 +99,8 @@ func memoryFolder(t *testing.T) string {
 func (j job) commands(ctx context.Context, t *testing.T, memory string, steps []string) []*exec.Cmd {
 	t.Helper()
 	lib := library(t)
-	env := []string{"HSA_NO_SCRATCH_RECLAIM=1", "NCCL_COMM_ID=" + t.Name(), "SIMROCM_SHM_DIR=" + memory, "NCCL_CONF_FILE=" + os.DevNull}
+	env := []string{"HSA_NO_SCRATCH_RECLAIM=1", "NCCL_COMM_ID=" + t.Name(), "SIMROCM_SHM_DIR=" + memory,
+		"NCCL_CONF_FILE=" + os.DevNull}
 	if j.node != nil {
 		root := t.TempDir()
 		if err := nodetree.Write(root, *j.node); err != nil {
@@ -173,7 +174,8 @@ func (o outcome) step(t *testing.T, step, key string) int64 {
 			if err != nil {
 				t.Fatalf("%s of %s: %v", key, step, err)
 			}
-			if found && key == "ns" && v != value && !strings.HasPrefix(step, "a2av") { // whose ranks have unequal parts
+			// whose ranks have unequal parts
+			if found && key == "ns" && v != value && !strings.HasPrefix(step, "a2av") {
 				t.Errorf("%s: ranks saw %d and %d ns", step, value, v)
 			}
 			found, value = true, max(value, v)
@@ -187,11 +189,14 @@ func (o outcome) step(t *testing.T, step, key string) int64 {
 
 func TestResultsAreRight(t *testing.T) {
 	steps := []string{
-		"ar:f32:65536:2", "ar:f32:1048576:2", "ar:f32:67108864:20", "ar:f16:1048576:2", "ar:bf16:1048576:2", "ar:f64:1048576:2", "ar:i32:1000008:2",
-		"rs:f32:4194304:2", "rs:bf16:1048576:2", "ag:f32:4194304:2", "a2a:f32:4194304:2", "a2a:f16:100000:2", "bc:f32:1000000:2",
+		"ar:f32:65536:2", "ar:f32:1048576:2", "ar:f32:67108864:20", "ar:f16:1048576:2", "ar:bf16:1048576:2",
+		"ar:f64:1048576:2", "ar:i32:1000008:2",
+		"rs:f32:4194304:2", "rs:bf16:1048576:2", "ag:f32:4194304:2", "a2a:f32:4194304:2", "a2a:f16:100000:2",
+		"bc:f32:1000000:2",
 		"rd:f32:1000000:2", "pair:0-7:8388608:2", "pair:2-5:1000:2",
 		"a2av:f32:4194304:2", "a2av:f16:800:2", "sr:f32:4194304:2", "sr:i32:4:2",
-		"ar:e4m3:100000:2", "ar:e5m2:1048576:2", "rs:e4m3:65536:2", "rd:e5m2:100000:2", "ag:e4m3:65536:2", "a2av:e5m2:65536:2",
+		"ar:e4m3:100000:2", "ar:e5m2:1048576:2", "rs:e4m3:65536:2", "rd:e5m2:100000:2", "ag:e4m3:65536:2",
+		"a2av:e5m2:65536:2",
 	}
 	o := job{ranks: 8, env: []string{"TEST_FNUZ=1"}}.run(t, steps...)
 	for _, s := range steps {
@@ -210,8 +215,10 @@ func TestResultsAreRight(t *testing.T) {
 // twice as much, ends at 448, and has infinities in E5M2 only.
 func TestEightBitFloatsByArchitecture(t *testing.T) {
 	for model, want := range map[string][]string{
-		"MI300X": {"code step=code:e4m3:78 result=80", "code step=code:e5m2:7b result=7f", "code step=code:e4m3:70 result=78"},
-		"MI350X": {"code step=code:e4m3:78 result=7f", "code step=code:e5m2:7b result=7c", "code step=code:e4m3:70 result=78"},
+		"MI300X": {"code step=code:e4m3:78 result=80", "code step=code:e5m2:7b result=7f",
+			"code step=code:e4m3:70 result=78"},
+		"MI350X": {"code step=code:e4m3:78 result=7f", "code step=code:e5m2:7b result=7c",
+			"code step=code:e4m3:70 result=78"},
 	} {
 		n, err := nodetree.Defaults(model)
 		if err != nil {
@@ -252,7 +259,9 @@ func TestTimeOfManyMessages(t *testing.T) {
 	if r := float64(one.step(t, uneven, "ns")) / float64(one.step(t, even, "ns")); r < 1.1 || r > 1.3 {
 		t.Errorf("AllToAllv takes %.2f times as long as AllToAll, want about 1.25", r)
 	}
-	two := job{ranks: 8, rankEnv: func(r int) []string { return []string{fmt.Sprintf("NCCL_HOSTID=node-%d", r/4)} }}.run(t, even, uneven)
+	two := job{ranks: 8, rankEnv: func(r int) []string {
+		return []string{fmt.Sprintf("NCCL_HOSTID=node-%d", r/4)}
+	}}.run(t, even, uneven)
 	if r := float64(two.step(t, uneven, "ns")) / float64(two.step(t, even, "ns")); r < 0.9 || r > 1.5 {
 		t.Errorf("over two nodes AllToAllv takes %.2f times as long as AllToAll, want about as long", r)
 	}
@@ -274,14 +283,21 @@ func TestDDAGates(t *testing.T) {
 		{"defaults", job{ranks: 8}, true, true, false},
 		{"disabled for AllReduce", job{ranks: 8, env: []string{"RCCL_ENABLE_DDA_ALL_REDUCE=0"}}, false, false, false},
 		{"text that is no number", job{ranks: 8, env: []string{"RCCL_ENABLE_DDA_ALL_REDUCE=yes"}}, false, false, false},
-		{"low tree limit", job{ranks: 8, env: []string{"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=1048576"}}, true, false, false},
-		{"high tree limit and staging", job{ranks: 8, env: []string{"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=0x4000000", "RCCL_DDA_SENDBUF_BYTES=67108864"}}, true, true, true},
-		{"high tree limit, default staging", job{ranks: 8, env: []string{"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=0x4000000"}}, true, true, true},
+		{"low tree limit", job{ranks: 8, env: []string{"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=1048576"}},
+			true, false, false},
+		{"high tree limit and staging", job{ranks: 8,
+			env: []string{"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=0x4000000", "RCCL_DDA_SENDBUF_BYTES=67108864"}},
+			true, true, true},
+		{"high tree limit, default staging",
+			job{ranks: 8, env: []string{"RCCL_DDA_ALL_REDUCE_TREE_MAX_BYTES=0x4000000"}}, true, true, true},
 		{"AMD's variable means nothing to RCCLX", job{ranks: 8, env: []string{"RCCL_DDA_ENABLE=0"}}, true, true, false},
-		{"two nodes", job{ranks: 8, rankEnv: func(r int) []string { return []string{fmt.Sprintf("NCCL_HOSTID=node-%d", r/4)} }}, false, false, false},
+		{"two nodes", job{ranks: 8, rankEnv: func(r int) []string {
+			return []string{fmt.Sprintf("NCCL_HOSTID=node-%d", r/4)}
+		}}, false, false, false},
 		{"AMD's RCCL without DDA", job{ranks: 8, node: flavor("rccl")}, false, false, false},
 		{"AMD's RCCL with DDA", job{ranks: 8, node: flavor("rccl-dda")}, true, true, true},
-		{"AMD's RCCL, DDA off", job{ranks: 8, node: flavor("rccl-dda"), env: []string{"RCCL_DDA_ENABLE=0"}}, false, false, false},
+		{"AMD's RCCL, DDA off", job{ranks: 8, node: flavor("rccl-dda"), env: []string{"RCCL_DDA_ENABLE=0"}},
+			false, false, false},
 		{"stable never takes DDA", job{ranks: 8, node: flavor("rcclx-stable")}, false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -316,7 +332,9 @@ func TestDDAAborts(t *testing.T) {
 		{"devices masked", job{ranks: 8, rankEnv: func(r int) []string {
 			return []string{fmt.Sprintf("HIP_VISIBLE_DEVICES=%d", r), "TEST_DEVICE=0"}
 		}}, "hipDeviceEnablePeerAccess"},
-		{"device is not the rank", job{ranks: 8, rankEnv: func(r int) []string { return []string{fmt.Sprintf("TEST_DEVICE=%d", 7-r)} }}, "hipDeviceEnablePeerAccess"},
+		{"device is not the rank", job{ranks: 8, rankEnv: func(r int) []string {
+			return []string{fmt.Sprintf("TEST_DEVICE=%d", 7-r)}
+		}}, "hipDeviceEnablePeerAccess"},
 		{"rank count that the barrier cannot", job{ranks: 4, env: []string{"RCCL_DDA_NRANKS=4"}}, "nRanks == 8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

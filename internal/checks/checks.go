@@ -30,10 +30,13 @@ func Thresholds(all []api.Threshold, span api.Span) []reference.Threshold {
 		}
 		r := reference.Threshold{
 			Key: reference.Key{
-				Variant: rcclx.Variant(cmp.Or(t.Variant, api.VariantBaseline)), Collective: rcclx.Collective(t.Collective), Datatype: rcclx.Datatype(cmp.Or(t.Datatype, api.BFloat16)),
-				Placement: rcclx.Placement(cmp.Or(t.Placement, api.OutOfPlace)), SizeBytes: t.SizeBytes, Statistic: reference.Statistic(cmp.Or(t.Statistic, api.StatisticMedian)),
+				Variant:    rcclx.Variant(cmp.Or(t.Variant, api.VariantBaseline)),
+				Collective: rcclx.Collective(t.Collective), Datatype: rcclx.Datatype(cmp.Or(t.Datatype, api.BFloat16)),
+				Placement: rcclx.Placement(cmp.Or(t.Placement, api.OutOfPlace)), SizeBytes: t.SizeBytes,
+				Statistic: reference.Statistic(cmp.Or(t.Statistic, api.StatisticMedian)),
 			},
-			Place: reference.Place{Model: t.Model, Partition: t.Partition, Transport: t.Transport, Flavor: rcclx.Flavor(t.Flavor)},
+			Place: reference.Place{Model: t.Model, Partition: t.Partition, Transport: t.Transport,
+				Flavor: rcclx.Flavor(t.Flavor)},
 		}
 		if t.Ranks != nil {
 			r.Place.Ranks = int(*t.Ranks)
@@ -64,9 +67,12 @@ func List(all []reference.Check, dimension, node string) []api.PerformanceCheck 
 		if dimension != "" {
 			measurement = dimension + ": " + measurement
 		}
-		p := api.PerformanceCheck{Source: clip.Head(c.Source, maxSource), Measurement: clip.Head(measurement, maxMeasurement), State: api.CheckState(c.State), Mode: api.JudgingMode(c.Mode), Causes: c.Causes, Node: node}
+		p := api.PerformanceCheck{Source: clip.Head(c.Source, maxSource),
+			Measurement: clip.Head(measurement, maxMeasurement), State: api.CheckState(c.State),
+			Mode: api.JudgingMode(c.Mode), Causes: c.Causes, Node: node}
 		if k := c.Key; k.Collective != "" {
-			p.Step = &api.Step{Variant: api.Variant(k.Variant), Collective: api.Collective(k.Collective), Datatype: api.Datatype(k.Datatype), Placement: api.Placement(k.Placement), SizeBytes: k.SizeBytes}
+			p.Step = &api.Step{Variant: api.Variant(k.Variant), Collective: api.Collective(k.Collective),
+				Datatype: api.Datatype(k.Datatype), Placement: api.Placement(k.Placement), SizeBytes: k.SizeBytes}
 		}
 		if c.MeasuredMBps > 0 {
 			percent := int32(min(c.Percent, 1_000_000))

@@ -124,7 +124,8 @@ func (k key) name() string {
 		text += " in place"
 	}
 	if k.dimension != "" {
-		text += fmt.Sprintf(", %s of %s on %s", k.dimension, units.Counted(int64(k.ranks), "rank"), units.Counted(int64(k.nodes), "node"))
+		text += fmt.Sprintf(", %s of %s on %s",
+			k.dimension, units.Counted(int64(k.ranks), "rank"), units.Counted(int64(k.nodes), "node"))
 	}
 	return text
 }
@@ -138,8 +139,10 @@ func nodeSeries(a, b *v1alpha1.CommRun, f Filter) []Series {
 			if !f.matches(s.Variant, s.Collective) {
 				continue
 			}
-			k := key{variant: s.Variant, collective: s.Collective, datatype: s.Datatype, placement: cmp.Or(s.Placement, v1alpha1.OutOfPlace)}
-			all[k] = figures{true, s.SizeBytes, s.LatencyNanoseconds, s.BusBandwidthMBps, s.NoisePercent, s.WrongElements}
+			k := key{variant: s.Variant, collective: s.Collective, datatype: s.Datatype,
+				placement: cmp.Or(s.Placement, v1alpha1.OutOfPlace)}
+			all[k] = figures{true, s.SizeBytes, s.LatencyNanoseconds, s.BusBandwidthMBps,
+				s.NoisePercent, s.WrongElements}
 			order = append(order, k)
 		}
 		return all, order
@@ -160,8 +163,10 @@ func spanSeries(a, b *v1alpha1.CommRun, f Filter) []Series {
 			if !f.matches(v1alpha1.VariantBaseline, s.Collective) {
 				continue
 			}
-			k := key{dimension: s.Dimension, ranks: s.Ranks, nodes: s.Nodes, collective: s.Collective, datatype: s.Datatype, placement: cmp.Or(s.Placement, v1alpha1.OutOfPlace)}
-			all[k] = figures{there: true, sizes: s.SizeBytes, latencyNs: s.LatencyNanoseconds, busMBps: s.BusBandwidthMBps}
+			k := key{dimension: s.Dimension, ranks: s.Ranks, nodes: s.Nodes, collective: s.Collective,
+				datatype: s.Datatype, placement: cmp.Or(s.Placement, v1alpha1.OutOfPlace)}
+			all[k] = figures{there: true, sizes: s.SizeBytes, latencyNs: s.LatencyNanoseconds,
+				busMBps: s.BusBandwidthMBps}
 			order = append(order, k)
 		}
 		return all, order

@@ -10,7 +10,8 @@ import (
 
 // run is a record with one series of one latency a size, and noise.
 func run(noise int32, latencies ...int64) *v1alpha1.CommRun {
-	s := v1alpha1.GroupResultSeries{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, Nodes: 4}
+	s := v1alpha1.GroupResultSeries{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce,
+		Datatype: v1alpha1.BFloat16, Nodes: 4}
 	for i, l := range latencies {
 		s.SizeBytes = append(s.SizeBytes, 1024<<(2*i))
 		s.LatencyNanoseconds = append(s.LatencyNanoseconds, l)
@@ -22,8 +23,9 @@ func run(noise int32, latencies ...int64) *v1alpha1.CommRun {
 		Status: v1alpha1.CommRunStatus{
 			GroupRunStatus: v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Verdict: v1alpha1.VerdictPass},
 			RunResults: v1alpha1.RunResults{
-				Results:   []v1alpha1.GroupResultSeries{s},
-				Inventory: []v1alpha1.InventoryItem{{Property: "GPUModel", Value: "MI300X", Nodes: 4}, {Property: "ROCmVersion", Value: "6.4.1", Nodes: 4}},
+				Results: []v1alpha1.GroupResultSeries{s},
+				Inventory: []v1alpha1.InventoryItem{{Property: "GPUModel", Value: "MI300X", Nodes: 4},
+					{Property: "ROCmVersion", Value: "6.4.1", Nodes: 4}},
 			},
 			Template: &v1alpha1.RunTemplate{RanksPerNode: 8},
 			Origin:   v1alpha1.OriginHardware,
@@ -99,14 +101,17 @@ func TestDifferences(t *testing.T) {
 	b.Status.Inventory[0].Value, b.Status.Inventory[1].Value = "MI355X", "7.0.2"
 	b.Status.Template.RanksPerNode = 4
 	b.Status.Template.Runtime.Env = []v1alpha1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}}
-	b.Status.Settings = []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Effective: v1alpha1.EffectiveInEffect, Reason: "Active", Verified: v1alpha1.VerifiedConfirmed}}
+	b.Status.Settings = []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Effective: v1alpha1.EffectiveInEffect,
+		Reason: "Active", Verified: v1alpha1.VerifiedConfirmed}}
 	c := Runs(run(0, 1000), b, Filter{})
-	for _, want := range []Difference{{"origin of the figures", "Hardware", "Simulated"}, {"GPUModel", "MI300X", "MI355X"}, {"ranks a node", "8", "4"}} {
+	for _, want := range []Difference{{"origin of the figures", "Hardware", "Simulated"},
+		{"GPUModel", "MI300X", "MI355X"}, {"ranks a node", "8", "4"}} {
 		if !slices.Contains(c.Kinds, want) {
 			t.Errorf("kinds %v lack %v", c.Kinds, want)
 		}
 	}
-	for _, want := range []Difference{{"ROCmVersion", "6.4.1", "7.0.2"}, {"env NCCL_DEBUG", "not set", `"INFO"`}, {"setting dda.AllReduce", "not told", "InEffect (Active), confirmed"}} {
+	for _, want := range []Difference{{"ROCmVersion", "6.4.1", "7.0.2"}, {"env NCCL_DEBUG", "not set", `"INFO"`},
+		{"setting dda.AllReduce", "not told", "InEffect (Active), confirmed"}} {
 		if !slices.Contains(c.Changes, want) {
 			t.Errorf("changes %v lack %v", c.Changes, want)
 		}
@@ -120,7 +125,8 @@ func TestDifferences(t *testing.T) {
 func TestSpanOfOneShapeOnly(t *testing.T) {
 	span := func(nodes int32) *v1alpha1.CommRun {
 		r := run(0, 1000)
-		r.Status.Span = &v1alpha1.SpanStatus{Results: []v1alpha1.SpanResultSeries{{Dimension: "group", Ranks: 8 * nodes, Nodes: nodes, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+		r.Status.Span = &v1alpha1.SpanStatus{Results: []v1alpha1.SpanResultSeries{{Dimension: "group",
+			Ranks: 8 * nodes, Nodes: nodes, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
 			SizeBytes: []int64{1024}, LatencyNanoseconds: []int64{1000}, BusBandwidthMBps: []int64{1000}}}}
 		return r
 	}
@@ -132,7 +138,8 @@ func TestSpanOfOneShapeOnly(t *testing.T) {
 	if c := Runs(span(4), span(4), Filter{Collectives: []string{"allgather"}}); len(c.Series) != 0 {
 		t.Errorf("filtered: %v", c.Series)
 	}
-	if got := Runs(span(4), span(4), Filter{Variants: []string{"DDA"}}).Verdict(); !strings.Contains(got, "no measurement in common") {
+	if got := Runs(span(4), span(4), Filter{Variants: []string{"DDA"}}).Verdict(); !strings.Contains(got,
+		"no measurement in common") {
 		t.Error(got)
 	}
 }

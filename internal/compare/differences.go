@@ -76,7 +76,8 @@ func requestedChanges(out *list, a, b *v1alpha1.RunTemplate) {
 	}
 	out.add("span", string(a.Span), string(b.Span))
 	out.add("image", cmp.Or(a.Runtime.Image, "the manager's default"), cmp.Or(b.Runtime.Image, "the manager's default"))
-	out.add("libraryPath", cmp.Or(a.Runtime.LibraryPath, "the loader's own"), cmp.Or(b.Runtime.LibraryPath, "the loader's own"))
+	out.add("libraryPath", cmp.Or(a.Runtime.LibraryPath, "the loader's own"),
+		cmp.Or(b.Runtime.LibraryPath, "the loader's own"))
 	out.add("dda", dda(&a.DDA), dda(&b.DDA))
 	out.add("lowPrecision", lowPrecision(&a.LowPrecision), lowPrecision(&b.LowPrecision))
 	out.add("iterations", iterations(&a.Benchmark), iterations(&b.Benchmark))

@@ -26,7 +26,8 @@ func (c *Comparison) Verdict() string {
 	if both == 0 {
 		return "The runs have no measurement in common."
 	}
-	text := fmt.Sprintf("Of %d measurements that both runs have, %d are slower, %d faster, %d even within the noise", both, counts[Slower], counts[Faster], counts[Even])
+	text := fmt.Sprintf("Of %d measurements that both runs have, %d are slower, %d faster, %d even within the noise",
+		both, counts[Slower], counts[Faster], counts[Even])
 	if counts[Noisy] > 0 {
 		text += fmt.Sprintf(", %d too noisy to tell", counts[Noisy])
 	}
@@ -65,7 +66,8 @@ func (c *Comparison) Regressions(percent float64) []string {
 			case r.Outcome == Slower && lost:
 				out = append(out, fmt.Sprintf("%s %d B: %.1f %%", s.Name, r.SizeBytes, *r.ChangePercent))
 			case r.Outcome == Noisy && lost:
-				out = append(out, fmt.Sprintf("%s %d B: %.1f %% with %d %% of noise, too much to tell", s.Name, r.SizeBytes, *r.ChangePercent, r.NoisePercent))
+				out = append(out, fmt.Sprintf("%s %d B: %.1f %% with %d %% of noise, too much to tell",
+					s.Name, r.SizeBytes, *r.ChangePercent, r.NoisePercent))
 			}
 		}
 	}

@@ -12,14 +12,15 @@ import (
 
 func TestChecks(t *testing.T) {
 	notMet := []api.PerformanceCheck{
-		{Source: "worse", Measurement: "dp: m", State: api.CheckNotMet, MeasuredMBps: ptr.To(int64(6)), ExpectedMBps: ptr.To(int64(8)),
-			Percent: ptr.To(int32(75)), Causes: []string{"d"}},
-		{Source: "bad", Measurement: "dp: m", State: api.CheckNotMet, MeasuredMBps: ptr.To(int64(7)), ExpectedMBps: ptr.To(int64(8)),
-			Percent: ptr.To(int32(87)), Causes: []string{"a", "b", "c"}},
+		{Source: "worse", Measurement: "dp: m", State: api.CheckNotMet, MeasuredMBps: ptr.To(int64(6)),
+			ExpectedMBps: ptr.To(int64(8)), Percent: ptr.To(int32(75)), Causes: []string{"d"}},
+		{Source: "bad", Measurement: "dp: m", State: api.CheckNotMet, MeasuredMBps: ptr.To(int64(7)),
+			ExpectedMBps: ptr.To(int64(8)), Percent: ptr.To(int32(87)), Causes: []string{"a", "b", "c"}},
 	}
-	open := []api.PerformanceCheck{{Source: "open", Measurement: "m", State: api.CheckNotMeasured, Causes: []string{"why"}}}
-	if got, want := Checks(notMet), "dp: m: measured 0.006 GB/s, expected at least 0.008 GB/s (worse): 75 %; look at: d; "+
-		"dp: m: measured 0.007 GB/s, expected at least 0.008 GB/s (bad): 87 %"; got != want {
+	open := []api.PerformanceCheck{{Source: "open", Measurement: "m", State: api.CheckNotMeasured,
+		Causes: []string{"why"}}}
+	if got, want := Checks(notMet), "dp: m: measured 0.006 GB/s, expected at least 0.008 GB/s (worse): 75 %; "+
+		"look at: d; dp: m: measured 0.007 GB/s, expected at least 0.008 GB/s (bad): 87 %"; got != want {
 		t.Errorf("not met: %q, want %q", got, want)
 	}
 	if got, want := Checks(open), "m (open) could not be judged: why"; got != want {

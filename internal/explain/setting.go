@@ -9,8 +9,8 @@ import (
 	"rcclx.io/commgroup-operator/rcclx"
 )
 
-// Setting says what was measured of a setting and what keeps it from acting. Wrong elements come first, which a job must
-// know of, and the gates last. errors are the random data's, of the same node.
+// Setting says what was measured of a setting and what keeps it from acting. Wrong elements come first, which a job
+// must know of, and the gates last. errors are the random data's, of the same node.
 func Setting(s *api.SettingStatus, errors []api.DataErrors) string {
 	var parts []string
 	add := func(text string) {
@@ -25,8 +25,8 @@ func Setting(s *api.SettingStatus, errors []api.DataErrors) string {
 			add(fmt.Sprintf("%d wrong elements", e.WrongElements))
 		}
 		if e.TailElements > 0 {
-			add(fmt.Sprintf("counts that are no multiple of %d elements give %d wrong elements (library hazard): pad your buffers",
-				e.TailMultipleElements, e.TailElements))
+			add(fmt.Sprintf("counts that are no multiple of %d elements give %d wrong elements (library hazard): "+
+				"pad your buffers", e.TailMultipleElements, e.TailElements))
 		}
 		add(compared(s, variant, collective))
 		for _, loss := range s.Warnings {
@@ -76,8 +76,8 @@ func compared(s *api.SettingStatus, v api.Variant, c api.Collective) string {
 	case v == api.VariantLowPrecision:
 		return fmt.Sprintf("%s %s, relative error %s", c, best(e), units.Percent(*e.MaxErrorPPM))
 	case !confirmed:
-		return fmt.Sprintf("%s no faster than Baseline by %d %% at any of %d sizes; best %s", c, rcclx.ConfirmGainPercent,
-			e.ComparedSizes, best(e))
+		return fmt.Sprintf("%s no faster than Baseline by %d %% at any of %d sizes; best %s",
+			c, rcclx.ConfirmGainPercent, e.ComparedSizes, best(e))
 	}
 	return fmt.Sprintf("%s %s", c, best(e))
 }
@@ -106,7 +106,8 @@ var randomData = []struct {
 }{{api.DataActivations, "activations"}, {api.DataGradients, "gradients"}}
 
 // sumOf adds up one kind of data's errors with a collective: elements over all sizes, and the largest mean error.
-func sumOf(errors []api.DataErrors, v api.Variant, c api.Collective, d api.DataKind) (checked, nan, overflow, meanPPM int64) {
+func sumOf(errors []api.DataErrors, v api.Variant, c api.Collective,
+	d api.DataKind) (checked, nan, overflow, meanPPM int64) {
 	at := func(list []int64, i int) int64 {
 		if i < len(list) {
 			return list[i]

@@ -40,7 +40,8 @@ func (k chartKey) String() string {
 }
 
 // classes of the variants: the same colour and shape in each plot.
-var classes = map[v1alpha1.Variant]string{v1alpha1.VariantBaseline: "s0", v1alpha1.VariantDDA: "s1", v1alpha1.VariantLowPrecision: "s2"}
+var classes = map[v1alpha1.Variant]string{v1alpha1.VariantBaseline: "s0", v1alpha1.VariantDDA: "s1",
+	v1alpha1.VariantLowPrecision: "s2"}
 
 // resultCharts are the plots of a group's results, in the order in which they were measured.
 func resultCharts(all []v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []report.Member) []chartGroup {
@@ -61,7 +62,8 @@ func resultCharts(all []v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, node
 	return groups
 }
 
-func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []report.Member, id string, open bool) chartGroup {
+func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, plan *v1alpha1.RunPlan, nodes []report.Member,
+	id string, open bool) chartGroup {
 	g := chartGroup{Title: k.String(), Open: open}
 	var sizes []int64
 	var baseline *v1alpha1.GroupResultSeries
@@ -80,19 +82,27 @@ func chartsOf(k chartKey, variants []*v1alpha1.GroupResultSeries, plan *v1alpha1
 	base := plotOptions{logX: true, xLabel: "message size (bytes)", xTicks: ticks, xText: sizeText, yText: short}
 
 	bandwidth, latency, gain := base, base, base
-	bandwidth.id, bandwidth.title, bandwidth.yLabel, bandwidth.logY = id+"b", "Bus bandwidth by size", "bus bandwidth (GB/s)", true
-	bandwidth.about, bandwidth.desc = k.String(), "The members' median, in 10⁹ bytes per second; both axes are logarithmic. More is better."
+	bandwidth.id, bandwidth.title, bandwidth.yLabel, bandwidth.logY = id+"b", "Bus bandwidth by size",
+		"bus bandwidth (GB/s)", true
+	bandwidth.about, bandwidth.desc = k.String(),
+		"The members' median, in 10⁹ bytes per second; both axes are logarithmic. More is better."
 	latency.id, latency.title, latency.yLabel, latency.logY = id+"l", "Latency by size", "latency (µs)", true
-	latency.about, latency.desc = k.String(), "The members' median of the slowest rank's median; both axes are logarithmic. Less is better."
+	latency.about, latency.desc = k.String(),
+		"The members' median of the slowest rank's median; both axes are logarithmic. Less is better."
 	gain.id, gain.title, gain.yLabel = id+"g", "Gain against Baseline", "times as fast"
-	gain.about, gain.desc = k.String(), "Baseline's latency over the variant's: above 1 the setting is faster, below 1 slower."
+	gain.about, gain.desc = k.String(),
+		"Baseline's latency over the variant's: above 1 the setting is faster, below 1 slower."
 	gain.guides = map[float64]string{1: "Baseline"}
 
 	var b, l, g3 []series
 	for i, v := range variants {
 		class := cmp.Or(classes[v.Variant], fmt.Sprintf("s%d", i%6))
-		b = append(b, sizeSeries(v, class, sizes, v.BusBandwidthMBps, 1e-3, func(x int64) string { return units.GBps(x) + " GB/s" }))
-		l = append(l, sizeSeries(v, class, sizes, v.LatencyNanoseconds, 1e-3, func(x int64) string { return units.Microseconds(x) + " µs" }))
+		b = append(b, sizeSeries(v, class, sizes, v.BusBandwidthMBps, 1e-3, func(x int64) string {
+			return units.GBps(x) + " GB/s"
+		}))
+		l = append(l, sizeSeries(v, class, sizes, v.LatencyNanoseconds, 1e-3, func(x int64) string {
+			return units.Microseconds(x) + " µs"
+		}))
 		if baseline != nil && v != baseline {
 			g3 = append(g3, gainSeries(baseline, v, class, sizes))
 		}
@@ -128,7 +138,8 @@ func valueAt(sizes, values []int64, size int64) (int64, bool) {
 	return values[i], true
 }
 
-func sizeSeries(v *v1alpha1.GroupResultSeries, class string, sizes, values []int64, scale float64, text func(int64) string) series {
+func sizeSeries(v *v1alpha1.GroupResultSeries, class string, sizes, values []int64, scale float64,
+	text func(int64) string) series {
 	s := series{Name: string(v.Variant), Class: class}
 	for _, size := range sizes {
 		n, ok := valueAt(v.SizeBytes, values, size)
@@ -151,12 +162,14 @@ func gainSeries(baseline, v *v1alpha1.GroupResultSeries, class string, sizes []i
 			continue
 		}
 		ratio := float64(was) / float64(is)
-		s.Points = append(s.Points, point{float64(size), ratio, fmt.Sprintf("%s, %.2f times as fast as Baseline", units.Bytes(size), ratio)})
+		s.Points = append(s.Points,
+			point{float64(size), ratio, fmt.Sprintf("%s, %.2f times as fast as Baseline", units.Bytes(size), ratio)})
 	}
 	return s
 }
 
-func resultTable(k chartKey, variants []*v1alpha1.GroupResultSeries, baseline *v1alpha1.GroupResultSeries, sizes []int64) grid {
+func resultTable(k chartKey, variants []*v1alpha1.GroupResultSeries, baseline *v1alpha1.GroupResultSeries,
+	sizes []int64) grid {
 	t := grid{Caption: "Numbers: " + k.String(), Head: []string{"Size"}}
 	for _, v := range variants {
 		t.Head = append(t.Head, string(v.Variant)+" µs", "GB/s", "slowest node GB/s")
@@ -228,16 +241,20 @@ func historyPlot(s *state.Status) *plot {
 		ticks = append(ticks, x)
 		labels[x] = h.ID
 		if h.Headline == headline && h.BusBandwidthMBps != nil {
-			node.Points = append(node.Points, point{x, float64(*h.BusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s, %s", h.ID, units.GBps(*h.BusBandwidthMBps), cmp.Or(string(h.Verdict), "aborted"))})
+			node.Points = append(node.Points,
+				point{x, float64(*h.BusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s, %s",
+					h.ID, units.GBps(*h.BusBandwidthMBps), cmp.Or(string(h.Verdict), "aborted"))})
 		} else {
 			node.Breaks = append(node.Breaks, x)
 		}
 		if h.GroupBusBandwidthMBps != nil {
-			group.Points = append(group.Points, point{x, float64(*h.GroupBusBandwidthMBps) / 1e3, fmt.Sprintf("run %s, %s GB/s", h.ID, units.GBps(*h.GroupBusBandwidthMBps))})
+			group.Points = append(group.Points, point{x, float64(*h.GroupBusBandwidthMBps) / 1e3,
+				fmt.Sprintf("run %s, %s GB/s", h.ID, units.GBps(*h.GroupBusBandwidthMBps))})
 		} else {
 			group.Breaks = append(group.Breaks, x)
 		}
 	}
-	return newPlot(plotOptions{id: "history", title: "Bus bandwidth over the last runs", desc: cmp.Or(headline, "no headline was measured"), xLabel: "run, the oldest first", yLabel: "bus bandwidth (GB/s)",
+	return newPlot(plotOptions{id: "history", title: "Bus bandwidth over the last runs", desc: cmp.Or(headline,
+		"no headline was measured"), xLabel: "run, the oldest first", yLabel: "bus bandwidth (GB/s)",
 		xTicks: ticks, xText: func(v float64) string { return labels[v] }, yText: short}, []series{node, group})
 }

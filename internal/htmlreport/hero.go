@@ -39,8 +39,9 @@ func newHero(group *state.Group) hero {
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	h := hero{Tone: toneWarn, Word: "Not ready"}
 	if ready == nil {
-		h = hero{Tone: toneMute, Word: "No status yet", Sentence: "The manager has not written a status for this CommGroup.",
-			Next: "See whether the manager runs: kubectl get deployments -A -l app.kubernetes.io/name=commgroup-manager"}
+		h = hero{Tone: toneMute, Word: "No status yet",
+			Sentence: "The manager has not written a status for this CommGroup.", Next: "See whether the manager " +
+				"runs: kubectl get deployments -A -l app.kubernetes.io/name=commgroup-manager"}
 	} else {
 		h.Reason, h.Sentence = ready.Reason, ready.Message
 		h.Next = reasons.NextStep(ready.Reason)
@@ -50,13 +51,17 @@ func newHero(group *state.Group) hero {
 		h.Tone, h.Word = toneMute, "Being deleted"
 	}
 	if s.ObservedGeneration < group.Generation && ready != nil {
-		h.Remarks = append(h.Remarks, fmt.Sprintf("The status speaks of generation %d of the spec; the present one is %d.", s.ObservedGeneration, group.Generation))
+		h.Remarks = append(h.Remarks,
+			fmt.Sprintf("The status speaks of generation %d of the spec; the present one is %d.",
+				s.ObservedGeneration, group.Generation))
 		if h.Tone == toneGood {
 			h.Tone, h.Word = toneInfo, "Ready for an older spec"
 		}
 	}
 	if s.Members.Stale > 0 {
-		h.Remarks = append(h.Remarks, fmt.Sprintf("%d nodes were rebooted or changed since they were measured: their results no longer count.", s.Members.Stale))
+		h.Remarks = append(h.Remarks,
+			fmt.Sprintf("%d nodes were rebooted or changed since they were measured: their results no longer count.",
+				s.Members.Stale))
 	}
 	return h
 }
@@ -134,7 +139,8 @@ func moreCulprits(all []culpritView) string {
 func nodeCommands(group *state.Group, node string) []string {
 	return []string{
 		fmt.Sprintf("kubectl commgroup topology %s -n %s", word(node), word(group.Namespace)),
-		fmt.Sprintf("kubectl get commtask %s -n %s -o yaml", word(v1alpha1.CommTaskName(group.Name, node)), word(group.Namespace)),
+		fmt.Sprintf("kubectl get commtask %s -n %s -o yaml",
+			word(v1alpha1.CommTaskName(group.Name, node)), word(group.Namespace)),
 		fmt.Sprintf("kubectl describe node %s", word(node)),
 	}
 }

@@ -80,8 +80,8 @@ func verdictTone(v v1alpha1.Verdict) tone {
 type grid struct {
 	Caption string
 	Head    []string
-	// Titled: a heading right above says what the caption does. Stack: on a narrow screen each row is a block with a line
-	// for each cell.
+	// Titled: a heading right above says what the caption does. Stack: on a narrow screen each row is a block with a
+	// line for each cell.
 	Titled, Stack bool
 	Rows          []gridRow
 	// More says what was left out; empty where nothing was.

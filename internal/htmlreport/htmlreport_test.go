@@ -66,7 +66,9 @@ func load(t testing.TB, name string) Input {
 		}
 	}
 	for i := range in.Nodes {
-		in.Nodes[i].Node = nodes[slices.IndexFunc(nodes, func(n *v1alpha1.CommNode) bool { return n.Name == in.Nodes[i].Spec.NodeName })]
+		in.Nodes[i].Node = nodes[slices.IndexFunc(nodes, func(n *v1alpha1.CommNode) bool {
+			return n.Name == in.Nodes[i].Spec.NodeName
+		})]
 	}
 	if group == nil || len(state.RunsOf(group, runs)) != 1 || len(in.Nodes) == 0 {
 		t.Fatalf("testdata/%s.json lacks a CommGroup, its CommRun or its nodes", name)
@@ -85,7 +87,8 @@ func render(t testing.TB, in Input) string {
 }
 
 func empty() Input {
-	return Input{Group: &state.Group{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "ml", Generation: 1}}, Now: now, Version: "test"}
+	return Input{Group: &state.Group{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "ml", Generation: 1}},
+		Now: now, Version: "test"}
 }
 
 // document is a parsed page.
@@ -208,7 +211,8 @@ func TestPages(t *testing.T) {
 				t.Error("the simulated banner is missing")
 			}
 			for _, c := range newCulprits(in.Group) {
-				if c.Next == "" || !strings.Contains(d.text, report.Sizes(c.Next)) || !strings.Contains(d.text, c.Title) {
+				if c.Next == "" || !strings.Contains(d.text, report.Sizes(c.Next)) ||
+					!strings.Contains(d.text, c.Title) {
 					t.Errorf("culprit %q: name or next step %q is not on the page", c.Title, c.Next)
 				}
 			}
@@ -239,8 +243,9 @@ func TestPages(t *testing.T) {
 func TestFirstLook(t *testing.T) {
 	d := parse(t, render(t, load(t, "failed")))
 	_, after, _ := strings.Cut(d.text, report.SimulatedNotice)
-	want := "CommGroup default/ mi300x Failed SlowLink Culprit Link 0000:5b:00.0<->0000:a5:00.0 on node sim-node-2 SlowLink Seen Moves 11473 MB/s each way at 16 MiB, " +
-		"25 % of the node's median pair of 44790 MB/s, expected at least 70 % Next step Check the xGMI error counters of both GPUs and reseat or replace the faulty one"
+	want := "CommGroup default/ mi300x Failed SlowLink Culprit Link 0000:5b:00.0<->0000:a5:00.0 on node sim-node-2 " +
+		"SlowLink Seen Moves 11473 MB/s each way at 16 MiB, 25 % of the node's median pair of 44790 MB/s, expected " +
+		"at least 70 % Next step Check the xGMI error counters of both GPUs and reseat or replace the faulty one"
 	if !strings.HasPrefix(strings.TrimSpace(after), want) {
 		t.Errorf("the page begins\n%.600s\nexpected\n%s", after, want)
 	}
@@ -259,7 +264,8 @@ func TestHeroSaysHowManyCulpritsFollow(t *testing.T) {
 		}
 		return moreCulprits(all)
 	}
-	for got, want := range map[string]string{of("a"): "", of("a", "a"): "and 1 more on 1 node", of("a", "a", "b", "b"): "and 3 more on 2 nodes", of("", ""): "and 1 more"} {
+	for got, want := range map[string]string{of("a"): "", of("a", "a"): "and 1 more on 1 node",
+		of("a", "a", "b", "b"): "and 3 more on 2 nodes", of("", ""): "and 1 more"} {
 		if got != want {
 			t.Errorf("got %q, expected %q", got, want)
 		}
@@ -269,12 +275,14 @@ func TestHeroSaysHowManyCulpritsFollow(t *testing.T) {
 // TestCulpritsAreDrawn: the picture of the node has the blamed link, GPU or NIC's GPU in the style of culprits, and no
 // other.
 func TestCulpritsAreDrawn(t *testing.T) {
-	for name, want := range map[string]string{"failed": "GPU2 to GPU5: xGMI; the slowest pair: 11.5 GB/s measured at 16M, the node's median is 44.8; culprit: SlowLink",
+	for name, want := range map[string]string{"failed": "GPU2 to GPU5: xGMI; the slowest pair: " +
+		"11.5 GB/s measured at 16M, the node's median is 44.8; culprit: SlowLink",
 		"span": "GPU1, 0000:2b:00.0, hive 1, NUMA node 0, NIC mlx5_1 Switch, culprit: mlx5_1 SlowRail"} {
 		d := parse(t, render(t, load(t, name)))
 		var blamed []string
 		for _, e := range d.elements {
-			if e.Data != "line" && e.Data != "g" || !strings.Contains(attribute(e, "class"), "blamed") || e.FirstChild == nil || e.FirstChild.FirstChild == nil {
+			if e.Data != "line" && e.Data != "g" || !strings.Contains(attribute(e, "class"), "blamed") ||
+				e.FirstChild == nil || e.FirstChild.FirstChild == nil {
 				continue
 			}
 			blamed = append(blamed, e.FirstChild.FirstChild.Data)
@@ -303,7 +311,8 @@ func TestNothingMeasured(t *testing.T) {
 			t.Errorf("%s: the page does not say that nothing was measured", name)
 		}
 	}
-	if d := parse(t, render(t, empty())); !strings.Contains(d.text, "No status yet") || !strings.Contains(d.text, "See whether the manager runs") {
+	if d := parse(t, render(t, empty())); !strings.Contains(d.text, "No status yet") ||
+		!strings.Contains(d.text, "See whether the manager runs") {
 		t.Errorf("an empty group has no next step: %.400s", d.text)
 	}
 }
@@ -337,7 +346,9 @@ func TestManyMembers(t *testing.T) {
 	if len(page) > 512<<10 {
 		t.Errorf("the page has %d KiB", len(page)>>10)
 	}
-	for _, want := range []string{"12460 more nodes are not listed", "Pass AllPassed 12499", "The worst 6 of 12500 nodes", "Bus bandwidth of the slowest 24 of 12500 nodes", "How many nodes reach which bus bandwidth"} {
+	for _, want := range []string{"12460 more nodes are not listed", "Pass AllPassed 12499",
+		"The worst 6 of 12500 nodes", "Bus bandwidth of the slowest 24 of 12500 nodes",
+		"How many nodes reach which bus bandwidth"} {
 		if !strings.Contains(d.text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -361,16 +372,19 @@ func BenchmarkManyMembers(b *testing.B) {
 func TestAMemberThatPassedAloneAndIsBlamed(t *testing.T) {
 	in := load(t, "good")
 	name := in.Nodes[1].Spec.NodeName
-	in.Group.Status.Culprits = []v1alpha1.Culprit{{Node: name, Kind: "NIC", Name: "mlx5_1", Reason: v1alpha1.ReasonSlowRail, Message: "slow"}}
+	in.Group.Status.Culprits = []v1alpha1.Culprit{{Node: name, Kind: "NIC", Name: "mlx5_1",
+		Reason: v1alpha1.ReasonSlowRail, Message: "slow"}}
 	d := checkPage(t, render(t, in))
 	_, table, _ := strings.Cut(d.text, "Members, the worst first")
-	if !strings.Contains(table, "Pass alone culprit: SlowRail") || strings.Count(d.text, "culprit: SlowRail") != 2 || !strings.Contains(d.text, name+" Pass alone, culprit: SlowRail") {
+	if !strings.Contains(table, "Pass alone culprit: SlowRail") || strings.Count(d.text, "culprit: SlowRail") != 2 ||
+		!strings.Contains(d.text, name+" Pass alone, culprit: SlowRail") {
 		t.Errorf("the culprit is not told in the table: %.600s", table)
 	}
 }
 
 func TestWord(t *testing.T) {
-	for in, want := range map[string]string{"node-1.example": "node-1.example", "a b": "'a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`, "-n": "'-n'", "": "''"} {
+	for in, want := range map[string]string{"node-1.example": "node-1.example", "a b": "'a b'", "$(x)": "'$(x)'",
+		"it's": `'it'\''s'`, "-n": "'-n'", "": "''"} {
 		if got := word(in); got != want {
 			t.Errorf("word(%q) = %s, expected %s", in, got, want)
 		}
@@ -379,13 +393,16 @@ func TestWord(t *testing.T) {
 
 // FuzzHostile: whatever objects say, the page's elements stay what they are and the words stay words.
 func FuzzHostile(f *testing.F) {
-	for _, s := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</title></style><b>", "javascript:alert(1)", "]]>", "&lt;", "{{.}}", "\x00\xff", "' onload='x", "<!--", "a<->b", "a\x1b[2J\u202e\u0085\u2028b"} {
+	for _, s := range []string{"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</title></style><b>",
+		"javascript:alert(1)", "]]>", "&lt;", "{{.}}", "\x00\xff", "' onload='x", "<!--", "a<->b",
+		"a\x1b[2J\u202e\u0085\u2028b"} {
 		f.Add(s)
 	}
 	plain := len(parse(f, render(f, hostile("word"))).elements)
 	f.Fuzz(func(t *testing.T, s string) {
 		d := checkPage(t, render(t, hostile(s)))
-		// A message that names a next step, or a reason that the docs know, changes what is shown: not by more than that.
+		// A message that names a next step, or a reason that the docs know, changes what is shown: not by more than
+		// that.
 		if n := len(d.elements); n < plain-20 || n > plain+20 {
 			t.Errorf("with %q the page has %d elements, with a plain word %d", s, n, plain)
 		}
@@ -399,14 +416,16 @@ var spanOnce = sync.OnceValue(func() Input { return load(&testing.T{}, "span") }
 func hostile(s string) Input {
 	in := spanOnce()
 	in.Group = in.Group.DeepCopy()
-	in.Nodes = []report.Member{{CommTask: *in.Nodes[0].DeepCopy(), Node: in.Nodes[0].Node.DeepCopy()}} // one node: a fuzz test wants many pages
+	// one node: a fuzz test wants many pages
+	in.Nodes = []report.Member{{CommTask: *in.Nodes[0].DeepCopy(), Node: in.Nodes[0].Node.DeepCopy()}}
 	g := in.Group
 	g.Name, g.Namespace = s, s
 	for i := range g.Status.Conditions {
 		g.Status.Conditions[i].Message, g.Status.Conditions[i].Reason = s, s
 	}
 	for i := range g.Status.Culprits {
-		g.Status.Culprits[i] = v1alpha1.Culprit{Node: "sim-node-0", Kind: "x" + s, Name: "x" + s, Reason: "x" + s, Message: "x" + s}
+		g.Status.Culprits[i] = v1alpha1.Culprit{Node: "sim-node-0", Kind: "x" + s, Name: "x" + s,
+			Reason: "x" + s, Message: "x" + s}
 	}
 	for i := range g.Status.Settings {
 		g.Status.Settings[i].Message, g.Status.Settings[i].Name = "x"+s, s

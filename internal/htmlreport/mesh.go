@@ -61,13 +61,15 @@ const (
 // newMesh draws a member. culprits are those of the group.
 func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
 	n := m.node
-	v := meshView{ID: id, Node: n.Spec.NodeName, Tone: m.tone(), Verdict: strings.TrimSpace(string(m.verdict) + " " + m.reason), Size: meshSize}
+	v := meshView{ID: id, Node: n.Spec.NodeName, Tone: m.tone(),
+		Verdict: strings.TrimSpace(string(m.verdict) + " " + m.reason), Size: meshSize}
 	if verdict, reason := report.Verdict(n, m.blamed); m.blamed != "" && m.verdict == v1alpha1.VerdictPass {
 		v.Verdict = verdict + ", " + reason
 	}
 	f := n.Facts()
 	if f == nil {
-		v.Absent = "Nothing is known of its GPUs and links: the node's monitor has not reported, or its CommNode was not read."
+		v.Absent = "Nothing is known of its GPUs and links: the node's monitor has not reported, " +
+			"or its CommNode was not read."
 		return v
 	}
 	v.Title = fmt.Sprintf("%d x %s, xGMI mesh %s", f.GPUCount, f.GPUModel, report.MeshWords(f.XGMI))
@@ -80,7 +82,8 @@ func newMesh(m member, culprits []v1alpha1.Culprit, id string) meshView {
 		v.Problems = append(v.Problems, problemView{t, p.Code, p.Subject(), p.Message})
 	}
 	if len(f.GPUs) == 0 || len(f.GPUs) > maxDrawnGPUs {
-		v.Absent = fmt.Sprintf("No picture: %d GPUs in the report, of which between 1 and %d can be drawn.", len(f.GPUs), maxDrawnGPUs)
+		v.Absent = fmt.Sprintf("No picture: %d GPUs in the report, of which between 1 and %d can be drawn.",
+			len(f.GPUs), maxDrawnGPUs)
 		return v
 	}
 	blamed := blame(n, culprits)
@@ -125,7 +128,8 @@ func drawGPUs(n *report.Member, blamed map[string]string) []gpuView {
 		g := &f.GPUs[i]
 		x, y := place(i, len(f.GPUs), meshRadius)
 		tx, ty := place(i, len(f.GPUs), labelRadius)
-		v := gpuView{X: coordinate(x), Y: coordinate(y), TextX: coordinate(tx), TextY: coordinate(ty), Anchor: "middle", Name: fmt.Sprintf("GPU%d", i), Sub: g.PCIAddress, Class: "gpu"}
+		v := gpuView{X: coordinate(x), Y: coordinate(y), TextX: coordinate(tx), TextY: coordinate(ty), Anchor: "middle",
+			Name: fmt.Sprintf("GPU%d", i), Sub: g.PCIAddress, Class: "gpu"}
 		switch {
 		case tx > meshSize/2+20:
 			v.Anchor = "start"
@@ -174,7 +178,8 @@ func drawLinks(n *report.Member, blamed map[string]string) []linkView {
 				Title: fmt.Sprintf("GPU%d to GPU%d: %s", i, j, words)}
 			isSlowest := probe != nil && (probe.Slowest == a+"<->"+b || probe.Slowest == b+"<->"+a)
 			if isSlowest {
-				l.Title += fmt.Sprintf("; the slowest pair: %s GB/s measured at %s, the node's median is %s", units.GBps(probe.MinMBps), units.Bytes(probe.SizeBytes), units.GBps(probe.MedianMBps))
+				l.Title += fmt.Sprintf("; the slowest pair: %s GB/s measured at %s, the node's median is %s",
+					units.GBps(probe.MinMBps), units.Bytes(probe.SizeBytes), units.GBps(probe.MedianMBps))
 			}
 			if r := blamedLink(blamed, a, b); r != "" {
 				l.Class += " blamed"
@@ -244,7 +249,8 @@ func classOf(f *v1alpha1.NodeFacts, i, j int) *v1alpha1.LinkClass {
 }
 
 // kinds of link, in the order of the legend.
-var kinds = []linkLegend{{"xgmi", "xGMI"}, {"far", "xGMI, several hops"}, {"pcie", "PCIe or other: slower by far"}, {"lost", "no link known"}, {"blamed", "culprit"}}
+var kinds = []linkLegend{{"xgmi", "xGMI"}, {"far", "xGMI, several hops"}, {"pcie", "PCIe or other: slower by far"},
+	{"lost", "no link known"}, {"blamed", "culprit"}}
 
 func legend(links []linkView) []linkLegend {
 	var out []linkLegend
@@ -278,19 +284,23 @@ func describeLinks(links []linkView) string {
 
 func meshFacts(n *report.Member) []string {
 	f := n.Facts()
-	facts := []string{fmt.Sprintf("%s, %s; amdgpu %s; kernel %s", f.GFXTarget, f.Partition, report.Driver(f.Driver), orUnknown(f.KernelRelease))}
+	facts := []string{fmt.Sprintf("%s, %s; amdgpu %s; kernel %s",
+		f.GFXTarget, f.Partition, report.Driver(f.Driver), orUnknown(f.KernelRelease))}
 	if run := n.Status.Run; run != nil && run.Links != nil {
 		l := run.Links
-		facts = append(facts, fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", units.Bytes(l.SizeBytes), units.GBps(l.MedianMBps), units.GBps(l.MinMBps), orUnknown(l.Slowest)))
+		facts = append(facts, fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)",
+			units.Bytes(l.SizeBytes), units.GBps(l.MedianMBps), units.GBps(l.MinMBps), orUnknown(l.Slowest)))
 	} else {
 		facts = append(facts, "bandwidth between pairs: not measured")
 	}
 	x := f.XGMI
 	if x.UncorrectableErrors != nil || x.CorrectableErrors != nil {
-		facts = append(facts, fmt.Sprintf("xGMI errors since the driver was loaded: %s uncorrectable, %s correctable", count(x.UncorrectableErrors), count(x.CorrectableErrors)))
+		facts = append(facts, fmt.Sprintf("xGMI errors since the driver was loaded: %s uncorrectable, %s correctable",
+			count(x.UncorrectableErrors), count(x.CorrectableErrors)))
 	}
 	if r := f.RAS; r != nil {
-		text := fmt.Sprintf("RAS since the driver was loaded: %s uncorrectable, %s correctable, %s deferred, %s retired pages", count(r.Uncorrectable), count(r.Correctable), count(r.Deferred), count(r.RetiredPages))
+		text := fmt.Sprintf("RAS since the driver was loaded: %s uncorrectable, %s correctable, %s deferred, "+
+			"%s retired pages", count(r.Uncorrectable), count(r.Correctable), count(r.Deferred), count(r.RetiredPages))
 		if r.Unreadable > 0 {
 			text += fmt.Sprintf("; counters of %d GPUs could not be read and are not in it", r.Unreadable)
 		}

@@ -88,8 +88,10 @@ func members(group *state.Group, nodes []report.Member) []member {
 		out = append(out, m)
 	}
 	slices.SortStableFunc(out, func(a, b member) int {
-		return cmp.Or(boolFirst(a.blamed != "", b.blamed != ""), cmp.Compare(report.Severity(a.verdict), report.Severity(b.verdict)),
-			cmp.Compare(busOf(a), busOf(b)), cmp.Compare(a.node.Spec.Ranks.First, b.node.Spec.Ranks.First), cmp.Compare(a.node.Spec.NodeName, b.node.Spec.NodeName))
+		return cmp.Or(boolFirst(a.blamed != "", b.blamed != ""),
+			cmp.Compare(report.Severity(a.verdict), report.Severity(b.verdict)),
+			cmp.Compare(busOf(a), busOf(b)), cmp.Compare(a.node.Spec.Ranks.First, b.node.Spec.Ranks.First),
+			cmp.Compare(a.node.Spec.NodeName, b.node.Spec.NodeName))
 	})
 	return out
 }
@@ -141,7 +143,8 @@ func newNodes(group *state.Group, nodes []report.Member, unread string) nodesVie
 		v.Meshes = append(v.Meshes, newMesh(m, group.Status.Culprits, fmt.Sprintf("m%d", i)))
 	}
 	if len(all) > maxMeshes {
-		v.MeshNote = fmt.Sprintf("The worst %d of %d nodes; kubectl commgroup topology draws the others.", maxMeshes, len(all))
+		v.MeshNote = fmt.Sprintf("The worst %d of %d nodes; kubectl commgroup topology draws the others.",
+			maxMeshes, len(all))
 	}
 	return v
 }
@@ -158,7 +161,8 @@ func verdictSummary(all []member) grid {
 	for _, m := range all {
 		reason := m.reason
 		if m.verdict == "" {
-			reason, _, _ = strings.Cut(reason, ": ") // "running: step" and "stale: reason" would make a line for each step
+			// "running: step" and "stale: reason" would make a line for each step
+			reason, _, _ = strings.Cut(reason, ": ")
 		}
 		k := key{m.verdict, reason}
 		if counts[k] == 0 {
@@ -167,16 +171,20 @@ func verdictSummary(all []member) grid {
 		}
 		counts[k]++
 	}
-	slices.SortStableFunc(keys, func(a, b key) int { return cmp.Compare(report.Severity(a.verdict), report.Severity(b.verdict)) })
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Compare(report.Severity(a.verdict), report.Severity(b.verdict))
+	})
 	t := grid{Caption: "Members by verdict, each alone", Head: []string{"Verdict", "Reason", "Nodes", "For example"}}
 	for _, k := range keys {
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{badge(orUnknown(string(k.verdict)), verdictTone(k.verdict)), plain(k.reason), number(fmt.Sprint(counts[k])), plain(example[k])}})
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{badge(orUnknown(string(k.verdict)), verdictTone(k.verdict)),
+			plain(k.reason), number(fmt.Sprint(counts[k])), plain(example[k])}})
 	}
 	return t
 }
 
 func nodeTable(all []member) grid {
-	t := grid{Caption: "Members, the worst first", Stack: true, Head: []string{"Node", "Ranks", "Verdict", "Reason", "Bus GB/s", "GPUs", "ROCm", "Driver", "xGMI mesh", "Library"}}
+	t := grid{Caption: "Members, the worst first", Stack: true, Head: []string{"Node", "Ranks", "Verdict", "Reason",
+		"Bus GB/s", "GPUs", "ROCm", "Driver", "xGMI mesh", "Library"}}
 	for _, m := range all[:min(len(all), maxNodeRows)] {
 		n := m.node
 		bus := unknown
@@ -193,15 +201,16 @@ func nodeTable(all []member) grid {
 			library = unknown
 		}
 		verdict, reason := report.Verdict(n, m.blamed)
-		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(verdict, m.tone()), plain(reason),
-			number(bus), plain(gpus), plain(h.ROCm), plain(h.Driver), plain(h.Mesh), plain(library)}}
+		row := gridRow{Cells: []cell{plain(n.Spec.NodeName), plain(n.Spec.Ranks.Summary), badge(verdict, m.tone()),
+			plain(reason), number(bus), plain(gpus), plain(h.ROCm), plain(h.Driver), plain(h.Mesh), plain(library)}}
 		if m.verdict != v1alpha1.VerdictPass && m.verdict != "" {
 			row.Note = whyOf(n)
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	if more := len(all) - len(t.Rows); more > 0 {
-		t.More = fmt.Sprintf("%d more nodes are not listed: they are counted above. kubectl get commtasks lists all.", more)
+		t.More = fmt.Sprintf("%d more nodes are not listed: they are counted above. kubectl get commtasks lists all.",
+			more)
 	}
 	return t
 }
@@ -225,7 +234,8 @@ const (
 )
 
 // newBars lays bars out; values are in one unit, and labels beside them.
-func newBars(id, title, desc string, labels, values, titles, tones []string, sizes []float64, mark float64, markLabel string) *barView {
+func newBars(id, title, desc string, labels, values, titles, tones []string, sizes []float64, mark float64,
+	markLabel string) *barView {
 	top := mark
 	for _, s := range sizes {
 		top = max(top, s)
@@ -238,7 +248,8 @@ func newBars(id, title, desc string, labels, values, titles, tones []string, siz
 	for i := range labels {
 		y := 22 + i*barStep
 		w := sizes[i] / top * room
-		v.Bars = append(v.Bars, bar{Y: y, TextY: y + 12, X: barLabel, Width: coordinate(w), Class: tones[i], Label: clip(labels[i], 26), Value: values[i], ValueX: coordinate(barLabel + w + 6), Title: titles[i]})
+		v.Bars = append(v.Bars, bar{Y: y, TextY: y + 12, X: barLabel, Width: coordinate(w), Class: tones[i],
+			Label: clip(labels[i], 26), Value: values[i], ValueX: coordinate(barLabel + w + 6), Title: titles[i]})
 	}
 	v.Height = 22 + len(labels)*barStep + 8
 	if mark > 0 {
@@ -282,20 +293,23 @@ func nodeBars(all []member, h *v1alpha1.Headline) *barView {
 	for _, m := range shown {
 		labels = append(labels, m.node.Spec.NodeName)
 		values = append(values, units.GBps(*m.busMBps))
-		titles = append(titles, fmt.Sprintf("%s: %s GB/s, %s", m.node.Spec.NodeName, units.GBps(*m.busMBps), orUnknown(string(m.verdict))))
+		titles = append(titles,
+			fmt.Sprintf("%s: %s GB/s, %s", m.node.Spec.NodeName, units.GBps(*m.busMBps), orUnknown(string(m.verdict))))
 		tones = append(tones, string(verdictTone(m.verdict)))
 		sizes = append(sizes, float64(*m.busMBps))
 	}
 	labels = withoutDomain(labels)
 	title := fmt.Sprintf("Bus bandwidth of each node: %s", headlineWords(h))
 	if len(shown) < len(measured) {
-		title = fmt.Sprintf("Bus bandwidth of the slowest %d of %d nodes: %s", len(shown), len(measured), headlineWords(h))
+		title = fmt.Sprintf("Bus bandwidth of the slowest %d of %d nodes: %s",
+			len(shown), len(measured), headlineWords(h))
 	}
 	desc := "In 10⁹ bytes per second, the slowest first; the line is the members' median."
 	if missing := len(all) - len(measured); missing > 0 {
 		desc += fmt.Sprintf(" %d nodes were not measured, or their result no longer counts.", missing)
 	}
-	return newBars("nodes", title, desc, labels, values, titles, tones, sizes, float64(h.BusBandwidthMBps), "median "+units.GBps(h.BusBandwidthMBps))
+	return newBars("nodes", title, desc, labels, values, titles, tones, sizes, float64(h.BusBandwidthMBps),
+		"median "+units.GBps(h.BusBandwidthMBps))
 }
 
 // spread is a histogram of the nodes' bandwidth, for groups too large for bars.
@@ -324,7 +338,8 @@ func spread(all []member, h *v1alpha1.Headline) *barView {
 		titles = append(titles, fmt.Sprintf("%d nodes from %s to %s GB/s", int(n), units.GBps(from), units.GBps(to)))
 		tones = append(tones, string(toneInfo))
 	}
-	return newBars("spread", "How many nodes reach which bus bandwidth: "+headlineWords(h), "A histogram of all measured nodes.", labels, texts, titles, tones, counts, 0, "")
+	return newBars("spread", "How many nodes reach which bus bandwidth: "+headlineWords(h),
+		"A histogram of all measured nodes.", labels, texts, titles, tones, counts, 0, "")
 }
 
 func headlineWords(h *v1alpha1.Headline) string {

@@ -176,7 +176,8 @@ func newPlot(o plotOptions, all []series) *plot {
 	yLow, yTop = padded(yLow, yTop, o.logY)
 	x := axis{o.logX, xLow, xTop, marginLeft + 8, plotWidth - marginRight - 8}
 	y := axis{o.logY, yLow, yTop, plotHeight - bottom, marginTop}
-	p := &plot{ID: o.id, Title: o.title, Desc: o.desc, About: o.about, Width: plotWidth, Height: plotHeight, Left: marginLeft, Right: plotWidth - marginRight,
+	p := &plot{ID: o.id, Title: o.title, Desc: o.desc, About: o.about, Width: plotWidth,
+		Height: plotHeight, Left: marginLeft, Right: plotWidth - marginRight,
 		Top: marginTop, Bottom: plotHeight - bottom, XLabel: o.xLabel, YLabel: o.yLabel,
 		XLabelAt: (marginLeft + plotWidth - marginRight) / 2, YMidAt: (plotHeight - bottom + marginTop) / 2}
 	for _, v := range thin(o.xTicks, 9) {
@@ -255,7 +256,8 @@ func shape(class string, x, y float64) string {
 	case "s3":
 		return fmt.Sprintf("M%s %sL%s %sL%s %sL%s %sz", c(x), c(y-r-1), c(x+r+1), c(y), c(x), c(y+r+1), c(x-r-1), c(y))
 	default:
-		return fmt.Sprintf("M%s %sa%s %s 0 1 0 %s 0a%s %s 0 1 0 -%s 0z", c(x-r), c(y), c(r), c(r), c(2*r), c(r), c(r), c(2*r))
+		return fmt.Sprintf("M%s %sa%s %s 0 1 0 %s 0a%s %s 0 1 0 -%s 0z",
+			c(x-r), c(y), c(r), c(r), c(2*r), c(r), c(r), c(2*r))
 	}
 }
 

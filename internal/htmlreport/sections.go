@@ -16,11 +16,14 @@ import (
 )
 
 func conditionsGrid(group *state.Group, now time.Time) grid {
-	t := grid{Caption: "Conditions", Titled: true, Stack: true, Head: []string{"Condition", "Status", "Reason", "Message", "Since"}}
+	t := grid{Caption: "Conditions", Titled: true, Stack: true,
+		Head: []string{"Condition", "Status", "Reason", "Message", "Since"}}
 	conditions := report.OrderedConditions(group)
 	messages := report.ConditionMessages(conditions)
 	for i, c := range conditions {
-		row := []cell{plain(c.Type), badge(string(c.Status), conditionTone(c)), plain(c.Reason), plain(messages[i]), plain(c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC") + ", " + strings.ReplaceAll(ago(now.Sub(c.LastTransitionTime.Time))+" ago", " ", "\u00a0"))}
+		row := []cell{plain(c.Type), badge(string(c.Status), conditionTone(c)), plain(c.Reason), plain(messages[i]),
+			plain(c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC") + ", " +
+				strings.ReplaceAll(ago(now.Sub(c.LastTransitionTime.Time))+" ago", " ", "\u00a0"))}
 		t.Rows = append(t.Rows, gridRow{Cells: row})
 	}
 	return t
@@ -33,9 +36,11 @@ func conditionTone(c metav1.Condition) tone {
 		return toneInfo
 	case c.Status == metav1.ConditionTrue:
 		return toneGood
-	case c.Status == metav1.ConditionFalse && (c.Reason == v1alpha1.ReasonNotRequested || c.Reason == v1alpha1.ReasonPublishOff):
+	case c.Status == metav1.ConditionFalse &&
+		(c.Reason == v1alpha1.ReasonNotRequested || c.Reason == v1alpha1.ReasonPublishOff):
 		return toneMute
-	case c.Status == metav1.ConditionFalse && (c.Type == v1alpha1.ConditionSettingsInEffect || c.Type == v1alpha1.ConditionSettingsPublished):
+	case c.Status == metav1.ConditionFalse &&
+		(c.Type == v1alpha1.ConditionSettingsInEffect || c.Type == v1alpha1.ConditionSettingsPublished):
 		return toneWarn // a group may be Ready without
 	case c.Status == metav1.ConditionFalse:
 		return toneBad
@@ -45,10 +50,13 @@ func conditionTone(c metav1.Condition) tone {
 }
 
 func settingsGrid(settings []v1alpha1.SettingStatus) grid {
-	t := grid{Caption: "Settings", Titled: true, Stack: true, Head: []string{"Setting", "Requested", "Effective", "Why", "Sizes", "Verified", "Usable"}}
+	t := grid{Caption: "Settings", Titled: true, Stack: true,
+		Head: []string{"Setting", "Requested", "Effective", "Why", "Sizes", "Verified", "Usable"}}
 	for i := range settings {
 		s := &settings[i]
-		row := gridRow{Cells: []cell{plain(s.Name), plain(s.Requested), badge(string(s.Effective), effectiveTone(s)), plain(s.Reason), plain(dashed(report.SizeRange(*s))), badge(string(s.Verified), verifiedTone(s)), badge(cmp.Or(string(s.Usable), unknown), usableTone(s))}}
+		row := gridRow{Cells: []cell{plain(s.Name), plain(s.Requested), badge(string(s.Effective), effectiveTone(s)),
+			plain(s.Reason), plain(dashed(report.SizeRange(*s))), badge(string(s.Verified), verifiedTone(s)),
+			badge(cmp.Or(string(s.Usable), unknown), usableTone(s))}}
 		notes := make([]string, 0, 2)
 		if len(s.Warnings) > 0 {
 			notes = append(notes, "Warning: "+strings.Join(s.Warnings, ", "))
@@ -111,7 +119,8 @@ func usableTone(s *v1alpha1.SettingStatus) tone {
 }
 
 func adviceGrid(advice []v1alpha1.SettingAdvice) grid {
-	t := grid{Caption: "Is it worth it, by the A/B numbers", Stack: true, Head: []string{"Setting", "Worth it", "Wins (less time)", "Loses (more time)", "Largest error", "Memory a rank", "Recommended"}}
+	t := grid{Caption: "Is it worth it, by the A/B numbers", Stack: true, Head: []string{"Setting", "Worth it",
+		"Wins (less time)", "Loses (more time)", "Largest error", "Memory a rank", "Recommended"}}
 	for i := range advice {
 		a := &advice[i]
 		e, memory := unknown, unknown
@@ -121,15 +130,18 @@ func adviceGrid(advice []v1alpha1.SettingAdvice) grid {
 		if a.MemoryBytes != nil {
 			memory = units.Bytes(*a.MemoryBytes)
 		}
-		worth := map[v1alpha1.WorthState]tone{v1alpha1.WorthYes: toneGood, v1alpha1.WorthMixed: toneInfo, v1alpha1.WorthNo: toneMute}[a.State]
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(a.Name), badge(string(a.State), cmp.Or(worth, toneWarn)), plain(dashed(report.Bands(a, "Wins", 1))), plain(dashed(report.Bands(a, "Loses", -1))),
+		worth := map[v1alpha1.WorthState]tone{v1alpha1.WorthYes: toneGood, v1alpha1.WorthMixed: toneInfo,
+			v1alpha1.WorthNo: toneMute}[a.State]
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(a.Name), badge(string(a.State), cmp.Or(worth, toneWarn)),
+			plain(dashed(report.Bands(a, "Wins", 1))), plain(dashed(report.Bands(a, "Loses", -1))),
 			number(e), number(memory), plain(a.Recommend)}, Note: a.Message})
 	}
 	return t
 }
 
 func errorsGrid(all []v1alpha1.DataErrors) grid {
-	t := grid{Caption: "Errors against an fp32 reference with random data", Head: []string{"Collective", "Datatype", "Data", "Size", "Variant", "Max error", "Mean error", "NaN", "Overflowed", "Checked"}}
+	t := grid{Caption: "Errors against an fp32 reference with random data", Head: []string{"Collective", "Datatype",
+		"Data", "Size", "Variant", "Max error", "Mean error", "NaN", "Overflowed", "Checked"}}
 	for i := range all {
 		e := &all[i]
 		variant := string(e.Variant)
@@ -137,13 +149,16 @@ func errorsGrid(all []v1alpha1.DataErrors) grid {
 			variant += " in place"
 		}
 		for j := range min(len(e.Collectives), len(e.SizeBytes)) {
-			t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(string(e.Collectives[j])), plain(string(e.Datatype)), plain(string(e.Data)), number(units.Bytes(e.SizeBytes[j])), plain(variant),
-				number(itemAt(e.MaxErrorPPM, j, units.Percent)), number(itemAt(e.MeanErrorPPM, j, units.Percent)), number(counted(e.NaNElements, j)), number(counted(e.OverflowElements, j)),
+			t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(string(e.Collectives[j])), plain(string(e.Datatype)),
+				plain(string(e.Data)), number(units.Bytes(e.SizeBytes[j])), plain(variant),
+				number(itemAt(e.MaxErrorPPM, j, units.Percent)), number(itemAt(e.MeanErrorPPM, j, units.Percent)),
+				number(counted(e.NaNElements, j)), number(counted(e.OverflowElements, j)),
 				number(itemAt(e.CheckedElements, j, decimal))}})
 		}
 	}
 	slices.SortStableFunc(t.Rows, func(a, b gridRow) int {
-		return cmp.Or(cmp.Compare(a.Cells[0].Text, b.Cells[0].Text), cmp.Compare(a.Cells[1].Text, b.Cells[1].Text), cmp.Compare(a.Cells[2].Text, b.Cells[2].Text))
+		return cmp.Or(cmp.Compare(a.Cells[0].Text, b.Cells[0].Text), cmp.Compare(a.Cells[1].Text, b.Cells[1].Text),
+			cmp.Compare(a.Cells[2].Text, b.Cells[2].Text))
 	})
 	return t
 }
@@ -182,7 +197,9 @@ func newChecks(all []v1alpha1.PerformanceCheck) []checkView {
 	out := make([]checkView, 0, len(all))
 	for i := range all {
 		c := &all[i]
-		v := checkView{Measurement: c.Measurement, Source: c.Source, Node: c.Node, State: string(c.State), Numbers: checkNumbers(c), Mode: "decides the verdict", CausesHead: "Look at:", Causes: c.Causes, Tone: toneWarn}
+		v := checkView{Measurement: c.Measurement, Source: c.Source, Node: c.Node, State: string(c.State),
+			Numbers: checkNumbers(c), Mode: "decides the verdict", CausesHead: "Look at:",
+			Causes: c.Causes, Tone: toneWarn}
 		if c.Mode != v1alpha1.JudgingEnforce {
 			v.Mode = "only reported"
 		}
@@ -238,13 +255,15 @@ func inventoryGrid(items []v1alpha1.InventoryItem) grid {
 		if values[i.Property] > 1 || i.Value == "unknown" {
 			value = badge(i.Value, toneWarn)
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(i.Property), value, number(fmt.Sprint(i.Nodes)), plain(i.Example)}})
+		t.Rows = append(t.Rows,
+			gridRow{Cells: []cell{plain(i.Property), value, number(fmt.Sprint(i.Nodes)), plain(i.Example)}})
 	}
 	return t
 }
 
 func historyGrid(s *state.Status) grid {
-	t := grid{Caption: "Last runs", Stack: true, Head: []string{"Run", "Trigger", "Verdict", "Reason", "Started", "Took", "Passed", "GPU-minutes", "Bus GB/s", "Group GB/s", "Culprit"}}
+	t := grid{Caption: "Last runs", Stack: true, Head: []string{"Run", "Trigger", "Verdict", "Reason", "Started",
+		"Took", "Passed", "GPU-minutes", "Bus GB/s", "Group GB/s", "Culprit"}}
 	for i := range s.History {
 		h := &s.History[i]
 		took := unknown
@@ -255,8 +274,10 @@ func historyGrid(s *state.Status) grid {
 		if h.Verdict != "" {
 			verdict = badge(string(h.Verdict), verdictTone(h.Verdict))
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(h.ID), plain(h.Trigger), verdict, plain(h.Reason), plain(h.StartTime.UTC().Format("2006-01-02 15:04 UTC")), number(took), number(orUnknown(h.Members)),
-			number(fmt.Sprint(h.GPUMinutes)), number(optional(h.BusBandwidthMBps)), number(report.GroupFigure(h)), plain(h.Culprit)}})
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(h.ID), plain(h.Trigger), verdict, plain(h.Reason),
+			plain(h.StartTime.UTC().Format("2006-01-02 15:04 UTC")), number(took), number(orUnknown(h.Members)),
+			number(fmt.Sprint(h.GPUMinutes)), number(optional(h.BusBandwidthMBps)), number(report.GroupFigure(h)),
+			plain(h.Culprit)}})
 	}
 	return t
 }
@@ -287,14 +308,18 @@ func conditionsNotMet(nodes []report.Member) grid {
 		}
 	}
 	order := []string{"Failed", "Unknown", "Warning"}
-	slices.SortStableFunc(lines, func(a, b *line) int { return cmp.Compare(slices.Index(order, a.state), slices.Index(order, b.state)) })
-	t := grid{Caption: "Preconditions that were not met", Stack: true, Head: []string{"Precondition", "State", "Nodes", "For example"}}
+	slices.SortStableFunc(lines, func(a, b *line) int {
+		return cmp.Compare(slices.Index(order, a.state), slices.Index(order, b.state))
+	})
+	t := grid{Caption: "Preconditions that were not met", Stack: true,
+		Head: []string{"Precondition", "State", "Nodes", "For example"}}
 	for _, l := range lines {
 		tone := toneWarn
 		if l.state == "Failed" {
 			tone = toneBad
 		}
-		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(l.name), badge(l.state, tone), number(fmt.Sprint(len(l.nodes))), plain(l.example)}, Note: l.message})
+		t.Rows = append(t.Rows, gridRow{Cells: []cell{plain(l.name), badge(l.state, tone),
+			number(fmt.Sprint(len(l.nodes))), plain(l.example)}, Note: l.message})
 	}
 	return t
 }
@@ -311,7 +336,8 @@ func said(nodes []report.Member, of func(*v1alpha1.NodeRunStatus) string) []node
 			continue
 		}
 		if len(out) == maxNodeIssues {
-			return append(out, nodeText{"further nodes", "more nodes said something; kubectl get commtasks -o yaml has it"})
+			return append(out,
+				nodeText{"further nodes", "more nodes said something; kubectl get commtasks -o yaml has it"})
 		}
 		out = append(out, nodeText{nodes[i].Spec.NodeName, of(run)})
 	}

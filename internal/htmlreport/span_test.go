@@ -50,7 +50,8 @@ func TestPairs(t *testing.T) {
 			best = max(best, *one.BusMBps)
 		}
 	}
-	if len(want) == 0 || len(bars.Bars) != len(want) || best == 0 || bars.Guide == nil || !strings.HasPrefix(bars.Guide.Label, "best ") {
+	if len(want) == 0 || len(bars.Bars) != len(want) || best == 0 || bars.Guide == nil ||
+		!strings.HasPrefix(bars.Guide.Label, "best ") {
 		t.Errorf("%d pairs, best %d; bars %+v", len(want), best, bars)
 	}
 	for _, b := range bars.Bars {
@@ -108,8 +109,10 @@ func TestNothingIsNoMark(t *testing.T) {
 // TestPairsHaveCommands for both of their nodes.
 func TestPairsHaveCommands(t *testing.T) {
 	in := load(t, "span")
-	in.Group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"sim-node-1", "sim-node-2"}, Name: "sim-node-1<->sim-node-2", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
-	for _, want := range []string{"kubectl commgroup topology sim-node-1 -n default", "kubectl commgroup topology sim-node-2 -n default"} {
+	in.Group.Status.Culprits = []v1alpha1.Culprit{{Kind: "Pair", Pair: []string{"sim-node-1", "sim-node-2"},
+		Name: "sim-node-1<->sim-node-2", Reason: v1alpha1.ReasonSlowPair, Message: "slow"}}
+	for _, want := range []string{"kubectl commgroup topology sim-node-1 -n default",
+		"kubectl commgroup topology sim-node-2 -n default"} {
 		if c := newCulprits(in.Group); !slices.Contains(c[0].Commands, want) {
 			t.Errorf("%q lacks %q", c[0].Commands, want)
 		}
@@ -121,9 +124,11 @@ func TestPairsHaveCommands(t *testing.T) {
 func TestTileOverAllNodes(t *testing.T) {
 	s := load(t, "span").Group.Status
 	after := overNodes(&s)
-	s.Headline.GroupBusBandwidthMBps, s.Headline.GroupNodes, s.Span.Left = ptr.To[int64](16700), 4, []string{"sim-node-2"}
+	s.Headline.GroupBusBandwidthMBps, s.Headline.GroupNodes, s.Span.Left = ptr.To[int64](16700), 4,
+		[]string{"sim-node-2"}
 	got := overNodes(&s)
-	if got.Value != "16.7 GB/s" || !strings.Contains(got.Note, "over 4 nodes; without sim-node-2 "+after.Value+"; transport ") {
+	if got.Value != "16.7 GB/s" ||
+		!strings.Contains(got.Note, "over 4 nodes; without sim-node-2 "+after.Value+"; transport ") {
 		t.Errorf("%+v, the group that is left %+v", got, after)
 	}
 	s.Headline, s.Span.Results = nil, nil

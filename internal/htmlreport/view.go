@@ -60,14 +60,19 @@ func newView(in Input) view {
 	g, s := in.Group, &in.Group.Status
 	v := view{
 		Style: template.CSS(style), // #nosec G203 -- the program's own file
-		Name:  g.Name, Namespace: g.Namespace, Made: in.Now.UTC().Format("2006-01-02 15:04:05 UTC"), Version: in.Version,
-		Hero: newHero(g), Culprits: newCulprits(g), CulpritsOf: s.EarlierCulpritsRun(), MoreCulprits: moreCulprits(newCulprits(g)), Tiles: tiles(g, in.Now),
-		Conditions: conditionsGrid(g, in.Now), Settings: settingsGrid(s.Settings), Advice: adviceGrid(s.Advice), Published: published(s),
-		Errors: errorsGrid(s.DataErrors), Checks: newChecks(s.Checks), Baseline: baseline(s.Baseline), Span: newSpan(g, in.Nodes),
+		Name:  g.Name, Namespace: g.Namespace, Made: in.Now.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Version: in.Version,
+		Hero:    newHero(g), Culprits: newCulprits(g), CulpritsOf: s.EarlierCulpritsRun(),
+		MoreCulprits: moreCulprits(newCulprits(g)), Tiles: tiles(g, in.Now),
+		Conditions: conditionsGrid(g, in.Now), Settings: settingsGrid(s.Settings), Advice: adviceGrid(s.Advice),
+		Published: published(s),
+		Errors:    errorsGrid(s.DataErrors), Checks: newChecks(s.Checks), Baseline: baseline(s.Baseline),
+		Span:  newSpan(g, in.Nodes),
 		Nodes: newNodes(g, in.Nodes, in.Unread), Preconditions: conditionsNotMet(in.Nodes),
 		RAS:       said(in.Nodes, func(r *v1alpha1.NodeRunStatus) string { return r.RASVerdict }),
 		Logs:      said(in.Nodes, func(r *v1alpha1.NodeRunStatus) string { return r.LogTail }),
-		Inventory: inventoryGrid(s.Inventory), History: historyGrid(s), HistoryPlot: historyPlot(s), Trend: string(s.Trend), Gating: gating(s),
+		Inventory: inventoryGrid(s.Inventory), History: historyGrid(s), HistoryPlot: historyPlot(s),
+		Trend: string(s.Trend), Gating: gating(s),
 		Spec: specText(g),
 	}
 	if anySimulated(g, in.Nodes) {
@@ -93,7 +98,8 @@ func tiles(g *state.Group, now time.Time) []tile {
 	for _, c := range []struct {
 		n    int32
 		word string
-	}{{m.Failed, "failed"}, {m.Errored, "could not be measured"}, {m.Inconclusive, "inconclusive"}, {m.Skipped, "skipped"}, {m.Running, "running"}, {m.Pending, "waiting"}, {m.Stale, "stale"}} {
+	}{{m.Failed, "failed"}, {m.Errored, "could not be measured"}, {m.Inconclusive, "inconclusive"},
+		{m.Skipped, "skipped"}, {m.Running, "running"}, {m.Pending, "waiting"}, {m.Stale, "stale"}} {
 		if c.n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", c.n, c.word))
 		}
@@ -111,14 +117,16 @@ func tiles(g *state.Group, now time.Time) []tile {
 	}
 	out := []tile{{label, passed, strings.Join(counts, ", ")}}
 	if h := s.Headline; h != nil {
-		out = append(out, tile{"Bus bandwidth", units.GBps(h.BusBandwidthMBps) + " GB/s", "median of the nodes, " + headlineWords(h)})
+		out = append(out,
+			tile{"Bus bandwidth", units.GBps(h.BusBandwidthMBps) + " GB/s", "median of the nodes, " + headlineWords(h)})
 	} else {
 		out = append(out, tile{"Bus bandwidth", unknown, "not measured"})
 	}
 	if s.Span != nil {
 		out = append(out, overNodes(s))
 	}
-	out = append(out, tile{"In effect", cmp.Or(s.Effective, unknown), "requested: DDA " + cmp.Or(string(g.Spec.DDA.Mode), "default") + ", FP8 " + cmp.Or(string(g.Spec.LowPrecision.Mode), "default")})
+	out = append(out, tile{"In effect", cmp.Or(s.Effective, unknown), "requested: DDA " +
+		cmp.Or(string(g.Spec.DDA.Mode), "default") + ", FP8 " + cmp.Or(string(g.Spec.LowPrecision.Mode), "default")})
 	if r := s.Run; r != nil {
 		note := r.Trigger + ", started " + when(r.StartTime.Time, now)
 		if r.FinishTime != nil {
@@ -143,7 +151,8 @@ func overNodes(s *state.Status) tile {
 			continue
 		}
 		if bw, ok := valueAt(r.SizeBytes, r.BusBandwidthMBps, r.SizeBytes[last]); ok {
-			out.Value, out.Note = units.GBps(bw)+" GB/s", fmt.Sprintf("%s %s at %s over %d nodes", r.Collective, r.Datatype, units.Bytes(r.SizeBytes[last]), r.Nodes)
+			out.Value, out.Note = units.GBps(bw)+" GB/s", fmt.Sprintf("%s %s at %s over %d nodes",
+				r.Collective, r.Datatype, units.Bytes(r.SizeBytes[last]), r.Nodes)
 			break
 		}
 	}
@@ -153,7 +162,8 @@ func overNodes(s *state.Status) tile {
 		if len(s.Span.Left) > 0 && out.Value != unknown && out.Value != first {
 			after = fmt.Sprintf("; without %s %s", names(s.Span.Left), out.Value)
 		}
-		out.Value, out.Note = first, fmt.Sprintf("%s %s at %s over %d nodes", h.Collective, h.Datatype, units.Bytes(h.SizeBytes), h.GroupNodes)+after
+		out.Value, out.Note = first, fmt.Sprintf("%s %s at %s over %d nodes",
+			h.Collective, h.Datatype, units.Bytes(h.SizeBytes), h.GroupNodes)+after
 	}
 	out.Note += transport
 	return out
@@ -170,7 +180,8 @@ func names(all []string) string {
 
 func published(s *state.Status) string {
 	if p := s.Published; p != nil {
-		return fmt.Sprintf("ConfigMap %s, proven by run %s at %s; hash of the settings %s.", p.ConfigMapName, p.RunID, p.Time.UTC().Format("2006-01-02 15:04 UTC"), p.Hash)
+		return fmt.Sprintf("ConfigMap %s, proven by run %s at %s; hash of the settings %s.",
+			p.ConfigMapName, p.RunID, p.Time.UTC().Format("2006-01-02 15:04 UTC"), p.Hash)
 	}
 	return ""
 }
@@ -179,7 +190,8 @@ func baseline(b *v1alpha1.BaselineStatus) string {
 	if b == nil {
 		return ""
 	}
-	text := fmt.Sprintf("Baseline of %s since %s: %s.", units.Counted(int64(b.Runs), "run"), b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
+	text := fmt.Sprintf("Baseline of %s since %s: %s.",
+		units.Counted(int64(b.Runs), "run"), b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
 	if b.Previous != "" {
 		text += " Before: " + b.Previous
 	}

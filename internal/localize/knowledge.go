@@ -90,7 +90,8 @@ func learn(problem Problem, history []Test) (*knowledge, error) {
 // take one test of the history.
 func (k *knowledge) take(test *Test) error {
 	if test.Round < 0 || len(test.Set) == 0 || !test.Set.sorted() {
-		return fmt.Errorf("round %d with set %.80q: want a round from 0, and indexes that rise", test.Round, test.Set.String())
+		return fmt.Errorf("round %d with set %.80q: want a round from 0, and indexes that rise",
+			test.Round, test.Set.String())
 	}
 	if test.Kind != KindSpan && test.Kind != KindRails {
 		return fmt.Errorf("kind %.40q is none of %s and %s", test.Kind, KindSpan, KindRails)
@@ -242,7 +243,9 @@ func (k *knowledge) conclude() {
 	})
 	k.name(bad)
 	for at, f := range bad {
-		if slices.ContainsFunc(bad[:at], func(smaller *fact) bool { return smaller.size < f.size && smaller.set.within(f.set) }) {
+		if slices.ContainsFunc(bad[:at], func(smaller *fact) bool {
+			return smaller.size < f.size && smaller.set.within(f.set)
+		}) {
 			continue
 		}
 		k.minimal = append(k.minimal, f)
@@ -298,7 +301,9 @@ func (k *knowledge) contradicted(f *fact) bool {
 	if f.size == 2 && k.goodBefore[ends(f.set)] {
 		return true
 	}
-	return slices.ContainsFunc(k.facts, func(other *fact) bool { return other.good && other.size >= f.size && f.set.within(other.set) })
+	return slices.ContainsFunc(k.facts, func(other *fact) bool {
+		return other.good && other.size >= f.size && f.set.within(other.set)
+	})
 }
 
 // name the members that two bad tests prove: in each, every other member is cleared, and the two have nothing else in

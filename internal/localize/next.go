@@ -36,7 +36,8 @@ func MaxRounds(members int, steady bool) int {
 // It refuses a problem of fewer than two members, sets out of order, and outcomes and kinds that it does not know.
 func Next(problem Problem, history []Test) (Step, error) {
 	if len(problem.Members) < 2 || !problem.Members.sorted() {
-		return Step{}, fmt.Errorf("localize: members %.80q: want at least two, by indexes that rise", problem.Members.String())
+		return Step{},
+			fmt.Errorf("localize: members %.80q: want at least two, by indexes that rise", problem.Members.String())
 	}
 	if problem.MaxRounds < 0 || problem.MaxTests < 0 {
 		return Step{}, errors.New("localize: a bound below zero: want zero for the default, or a bound")
@@ -78,7 +79,8 @@ func Next(problem Problem, history []Test) (Step, error) {
 // Conclude ends a search before its end: with what the tests that were made prove. Those that are open tell nothing.
 func Conclude(problem Problem, history []Test) (Finding, error) {
 	if len(problem.Members) < 2 || !problem.Members.sorted() {
-		return Finding{}, fmt.Errorf("localize: members %.80q: want at least two, by indexes that rise", problem.Members.String())
+		return Finding{},
+			fmt.Errorf("localize: members %.80q: want at least two, by indexes that rise", problem.Members.String())
 	}
 	k, err := learn(problem, history)
 	if err != nil {
@@ -133,7 +135,9 @@ func (k *knowledge) rails(round int) []Test {
 		if k.wasRailed(member) {
 			continue
 		}
-		if at := slices.IndexFunc(k.ill, func(f *fact) bool { return f.set.has(member) && !f.set.meets(used) }); at >= 0 {
+		if at := slices.IndexFunc(k.ill, func(f *fact) bool {
+			return f.set.has(member) && !f.set.meets(used)
+		}); at >= 0 {
 			pair := ends(k.ill[at].set)
 			add(pair[0], pair[1]) // with others it is good
 			continue

@@ -31,10 +31,13 @@ func TestFiguresAt232(t *testing.T) {
 		t.Log(len(c.worlds[0].members), "bad:", f)
 		mean := float64(f.tests) / float64(f.searches)
 		if f.maxTests > c.tests || f.maxRounds > c.rounds || mean > c.meanTests {
-			t.Errorf("%d bad: %s, want at most %d tests, %.0f in the mean, and %d rounds", len(c.worlds[0].members), f, c.tests, c.meanTests, c.rounds)
+			t.Errorf("%d bad: %s, want at most %d tests, %.0f in the mean, and %d rounds",
+				len(c.worlds[0].members), f, c.tests, c.meanTests, c.rounds)
 		}
-		if f.maxTests > most || f.minTests > fewest || mean > c.meanBest || f.minRounds > fewestRounds || f.maxRounds > mostRounds {
-			t.Errorf("%d bad: %s is more than %d to %d tests and %d to %d rounds", len(c.worlds[0].members), f, fewest, most, fewestRounds, mostRounds)
+		if f.maxTests > most || f.minTests > fewest || mean > c.meanBest || f.minRounds > fewestRounds ||
+			f.maxRounds > mostRounds {
+			t.Errorf("%d bad: %s is more than %d to %d tests and %d to %d rounds",
+				len(c.worlds[0].members), f, fewest, most, fewestRounds, mostRounds)
 		}
 		if f.maxTests*500 > exhaustive {
 			t.Errorf("%d bad: %s is not a five-hundredth of %d", len(c.worlds[0].members), f, exhaustive)
@@ -152,12 +155,14 @@ func TestManySeeds(t *testing.T) {
 		}
 	}
 	problem := all(n)
-	finding, further := search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests}, history, w.outcome)
+	finding, further := search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests},
+		history, w.outcome)
 	if complaint := exactly(&w, &finding); complaint != "" {
 		t.Fatalf("%s after %d tests: %+v", complaint, len(further)-len(history), finding)
 	}
 	// Nothing smaller than the whole is bad: the search ends all the same.
-	finding, _ = search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests}, history, func(Set) Outcome { return Good })
+	finding, _ = search(t, Problem{Members: problem.Members, MaxTests: len(history) + DefaultMaxTests},
+		history, func(Set) Outcome { return Good })
 	if finding.State != NotFound || len(finding.Suspects) != n {
 		t.Fatalf("%s: %+v", finding.State, finding.Evidence)
 	}
@@ -179,7 +184,8 @@ func TestRails(t *testing.T) {
 			t.Error("rails come last")
 		}
 	}
-	if len(rails) != 2 || rails[0].Round != rails[1].Round || !slices.Equal(rails[0].Set, Set{4, 5}) || !slices.Equal(rails[1].Set, Set{6, 7}) {
+	if len(rails) != 2 || rails[0].Round != rails[1].Round || !slices.Equal(rails[0].Set, Set{4, 5}) ||
+		!slices.Equal(rails[1].Set, Set{6, 7}) {
 		t.Errorf("got %v, want 4-5 and 6-7 in one round", rails)
 	}
 	w = world{pairs: [][2]int{{2, 9}}}
@@ -188,7 +194,9 @@ func TestRails(t *testing.T) {
 		t.Errorf("got %v, want the rails of the pair", last)
 	}
 	// Nothing named, no rails.
-	if _, history = search(t, problem, nil, func(Set) Outcome { return Good }); history[len(history)-1].Kind == KindRails {
+	if _, history = search(t, problem, nil, func(Set) Outcome {
+		return Good
+	}); history[len(history)-1].Kind == KindRails {
 		t.Error("rails without a culprit")
 	}
 }
@@ -234,8 +242,10 @@ func TestBounds(t *testing.T) {
 		{Problem{Members: Range(0, 232), MaxTests: 7}, 7, BoundTests},
 	} {
 		finding, history := search(t, c.problem, nil, w.outcome)
-		if finding.State != OutOfBounds || len(history) != c.tests || !finding.Suspects.Has(100) || len(finding.Suspects) > 34 || finding.Evidence.Bound != c.bound {
-			t.Errorf("%d rounds, %d tests: %d tests, %+v", c.problem.MaxRounds, c.problem.MaxTests, len(history), finding)
+		if finding.State != OutOfBounds || len(history) != c.tests || !finding.Suspects.Has(100) ||
+			len(finding.Suspects) > 34 || finding.Evidence.Bound != c.bound {
+			t.Errorf("%d rounds, %d tests: %d tests, %+v",
+				c.problem.MaxRounds, c.problem.MaxTests, len(history), finding)
 		}
 	}
 	for members, rounds := range map[int]int{0: 0, 1: 0, 2: 11, 16: 14, 232: 18, 4096: 22, 12500: 24} {

@@ -49,7 +49,9 @@ func (p *plan) searchPairs(f *fact) {
 // parts makes sure that members that were in no good test of more than two are in one, since such tests are what tells
 // pairs apart: members that only tests of neighbours cleared. It says no where it added tests to that end.
 func (p *plan) parts(classes []*class) ([]*class, bool) {
-	at := slices.IndexFunc(classes, func(c *class) bool { return len(c.members) > 1 && !bitset(c.tests).meets(bitset(c.tests)) })
+	at := slices.IndexFunc(classes, func(c *class) bool {
+		return len(c.members) > 1 && !bitset(c.tests).meets(bitset(c.tests))
+	})
 	if at < 0 {
 		return classes, true
 	}
@@ -181,8 +183,10 @@ func halve(component []*class) []Set {
 	leftAll, rightAll := union(left), union(right)
 	left0, left1 := leftAll[:(len(leftAll)+1)/2], leftAll[(len(leftAll)+1)/2:]
 	right0, right1 := rightAll[:(len(rightAll)+1)/2], rightAll[(len(rightAll)+1)/2:]
-	straight := holding(component, NewSet(append(slices.Clone(left0), right0...)...), NewSet(append(slices.Clone(left1), right1...)...))
-	crossed := holding(component, NewSet(append(slices.Clone(left0), right1...)...), NewSet(append(slices.Clone(left1), right0...)...))
+	straight := holding(component, NewSet(append(slices.Clone(left0), right0...)...),
+		NewSet(append(slices.Clone(left1), right1...)...))
+	crossed := holding(component, NewSet(append(slices.Clone(left0), right1...)...),
+		NewSet(append(slices.Clone(left1), right0...)...))
 	if weight(component, crossed) > weight(component, straight) {
 		return crossed
 	}

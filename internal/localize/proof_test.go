@@ -8,16 +8,19 @@ import (
 // What comes and goes proves nothing: a set that was bad and lies in one that was good names nobody, and is not
 // searched.
 func TestWhatLiesInAGoodSetProvesNothing(t *testing.T) {
-	bad := []Test{{Round: 2, Kind: KindSpan, Set: Set{2, 3}, Outcome: Bad}, {Round: 3, Kind: KindSpan, Set: Set{2, 3}, Outcome: Bad}}
+	bad := []Test{{Round: 2, Kind: KindSpan, Set: Set{2, 3}, Outcome: Bad},
+		{Round: 3, Kind: KindSpan, Set: Set{2, 3}, Outcome: Bad}}
 	rest := Test{Round: 1, Kind: KindSpan, Set: Range(8, 16), Outcome: Good}
 	for name, good := range map[string][]Test{
-		"a larger set":          {rest, {Round: 1, Kind: KindSpan, Set: Range(0, 8), Outcome: Good}},
-		"before the search":     {rest, {Kind: KindSpan, Set: Set{2, 3}, Outcome: Good}, {Kind: KindSpan, Set: Set{0, 2}, Outcome: Good}, {Kind: KindSpan, Set: Set{1, 3}, Outcome: Good}},
+		"a larger set": {rest, {Round: 1, Kind: KindSpan, Set: Range(0, 8), Outcome: Good}},
+		"before the search": {rest, {Kind: KindSpan, Set: Set{2, 3}, Outcome: Good},
+			{Kind: KindSpan, Set: Set{0, 2}, Outcome: Good}, {Kind: KindSpan, Set: Set{1, 3}, Outcome: Good}},
 		"the same set, earlier": {rest, {Round: 1, Kind: KindSpan, Set: Set{2, 3}, Outcome: Good}},
 	} {
 		history := append(slices.Clone(good), bad...)
 		finding, err := Conclude(all(16), history)
-		if err != nil || len(finding.Members)+len(finding.Pairs) > 0 || finding.Evidence.Contradictions == 0 || finding.State != OutOfBounds {
+		if err != nil || len(finding.Members)+len(finding.Pairs) > 0 || finding.Evidence.Contradictions == 0 ||
+			finding.State != OutOfBounds {
 			t.Errorf("%s: %+v, %v", name, finding, err)
 		}
 		for _, test := range next(t, all(16), history).Tests {
@@ -32,9 +35,11 @@ func TestWhatLiesInAGoodSetProvesNothing(t *testing.T) {
 func TestBadPairInATestProvesNoNode(t *testing.T) {
 	var history []Test
 	for _, test := range []Test{
-		{Round: 1, Set: Set{0, 2}, Outcome: Good}, {Round: 1, Set: Set{1, 3}, Outcome: Good}, {Round: 1, Set: Range(6, 16), Outcome: Good},
+		{Round: 1, Set: Set{0, 2}, Outcome: Good}, {Round: 1, Set: Set{1, 3}, Outcome: Good},
+		{Round: 1, Set: Range(6, 16), Outcome: Good},
 		{Round: 2, Set: Set{0, 1}, Outcome: Bad}, {Round: 2, Set: Set{2, 3}, Outcome: Bad},
-		{Round: 3, Set: Set{0, 8}, Outcome: Good}, {Round: 3, Set: Set{1, 9}, Outcome: Good}, {Round: 3, Set: Set{2, 10}, Outcome: Good}, {Round: 3, Set: Set{3, 11}, Outcome: Good},
+		{Round: 3, Set: Set{0, 8}, Outcome: Good}, {Round: 3, Set: Set{1, 9}, Outcome: Good},
+		{Round: 3, Set: Set{2, 10}, Outcome: Good}, {Round: 3, Set: Set{3, 11}, Outcome: Good},
 		{Round: 4, Set: Set{0, 1}, Outcome: Bad}, {Round: 4, Set: Set{2, 3}, Outcome: Bad},
 		{Round: 5, Set: Set{0, 1, 5}, Outcome: Bad}, {Round: 6, Set: Set{2, 3, 5}, Outcome: Bad},
 	} {
@@ -61,7 +66,8 @@ func TestFewerMembersThanTheBadTest(t *testing.T) {
 			}
 		}
 		finding, further := search(t, problem, history, func(Set) Outcome { return Good })
-		if finding.State != NotFound || len(finding.Suspects) > 0 || len(further) > len(history)+1 || finding.Evidence.AllBad {
+		if finding.State != NotFound || len(finding.Suspects) > 0 || len(further) > len(history)+1 ||
+			finding.Evidence.AllBad {
 			t.Errorf("N=%d, %d tests: %+v", n, len(further), finding)
 		}
 		if n < 8 {

@@ -53,7 +53,8 @@ func TestOneBadNodeInGroupsOfAnySize(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 3))
 	for n := 513; n <= 4096; n += 1 + random.IntN(fewer(64, 640)) {
-		explore(t, all(n), append(somewhere(n, 1, 32, 4), world{members: []int{0}}, world{members: []int{n - 1}}), exactly)
+		explore(t, all(n),
+			append(somewhere(n, 1, 32, 4), world{members: []int{0}}, world{members: []int{n - 1}}), exactly)
 	}
 }
 
@@ -113,7 +114,9 @@ func TestBadPairOfNeighbours(t *testing.T) {
 // bad.
 func innocent(w *world, finding *Finding) string {
 	for _, member := range finding.Members {
-		isEnd := slices.ContainsFunc(w.pairs, func(pair [2]int) bool { return len(w.pairs) > 1 && (pair[0] == member || pair[1] == member) })
+		isEnd := slices.ContainsFunc(w.pairs, func(pair [2]int) bool {
+			return len(w.pairs) > 1 && (pair[0] == member || pair[1] == member)
+		})
 		if !slices.Contains(w.members, member) && !isEnd {
 			return fmt.Sprintf("member %d is good", member)
 		}
@@ -234,11 +237,13 @@ func search(t *testing.T, problem Problem, history []Test, outcome func(set Set)
 func TestFaultThatDoesNotComeBack(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 5, 8, 9, 16, 33, 64, 232, 1000, 4096, 12500} {
 		finding, history := search(t, all(n), nil, func(Set) Outcome { return Good })
-		if finding.State != NotFound || len(finding.Members)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) {
+		if finding.State != NotFound || len(finding.Members)+len(finding.Pairs) > 0 ||
+			!slices.Equal(finding.Suspects, Range(0, n)) {
 			t.Errorf("N=%d: %+v", n, finding)
 		}
 		if n == 12500 && (len(history) > 62 || history[len(history)-1].Round > 8) {
-			t.Errorf("N=%d: %d tests in %d rounds, want at most 62 in 8", n, len(history), history[len(history)-1].Round)
+			t.Errorf("N=%d: %d tests in %d rounds, want at most 62 in 8",
+				n, len(history), history[len(history)-1].Round)
 		}
 		if n == 2 && len(history) > 0 || n > 2 && len(history) == 0 {
 			t.Errorf("N=%d: %d tests", n, len(history))
@@ -251,7 +256,8 @@ func TestAllIsBad(t *testing.T) {
 		problem := all(n)
 		problem.MaxTests = 140 // what a run has left of its 160
 		finding, history := search(t, problem, nil, func(Set) Outcome { return Bad })
-		if len(finding.Members)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) || finding.State != NotFound {
+		if len(finding.Members)+len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Range(0, n)) ||
+			finding.State != NotFound {
 			t.Errorf("N=%d: %+v", n, finding)
 		}
 		if n >= 16 && !finding.Evidence.Shared {
@@ -280,7 +286,9 @@ func TestManyAreBad(t *testing.T) {
 				problem.MaxTests = 140
 				finding, history := search(t, problem, nil, w.outcome)
 				if complaint := innocent(&w, &finding); complaint != "" || len(finding.Members) == 0 {
-					t.Errorf("N=%d, %d bad, one in %d: %s, %d named, %d tests in %d rounds: %+v", n, len(w.members), every, complaint, len(finding.Members), len(history), history[len(history)-1].Round, finding.Evidence)
+					t.Errorf("N=%d, %d bad, one in %d: %s, %d named, %d tests in %d rounds: %+v",
+						n, len(w.members), every, complaint, len(finding.Members), len(history),
+						history[len(history)-1].Round, finding.Evidence)
 				}
 			}
 		}
@@ -305,7 +313,8 @@ func TestOneTestThatIsBadByChance(t *testing.T) {
 					break
 				}
 				if complaint := innocent(&w, &finding); complaint != "" {
-					t.Errorf("N=%d, really bad %v, test %d is bad by chance: %s: %+v\n%s", n, w, at, complaint, finding, listing(history))
+					t.Errorf("N=%d, really bad %v, test %d is bad by chance: %s: %+v\n%s",
+						n, w, at, complaint, finding, listing(history))
 				}
 			}
 		}
@@ -357,9 +366,11 @@ func TestBadNodeThatSometimesPasses(t *testing.T) {
 				asPair++
 			}
 		}
-		t.Logf("passes %.0f %% of its tests: named alone in %d of %d, with a good one in %d", 100*passes, byName, searches, asPair)
+		t.Logf("passes %.0f %% of its tests: named alone in %d of %d, with a good one in %d",
+			100*passes, byName, searches, asPair)
 		if float64(asPair) > 0.2*searches || passes < 0.3 && asPair > byName/8 {
-			t.Errorf("passes %.0f %% of its tests: named with a good one in %d searches of %d, and alone in %d", 100*passes, asPair, searches, byName)
+			t.Errorf("passes %.0f %% of its tests: named with a good one in %d searches of %d, and alone in %d",
+				100*passes, asPair, searches, byName)
 		}
 	}
 }

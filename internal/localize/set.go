@@ -84,7 +84,8 @@ func ParseSet(text string) (Set, error) {
 			}
 		}
 		if first <= previous+1 {
-			return nil, fmt.Errorf("set %.80q: %.40q must come after %d and leave a gap: write 0-57,232", text, part, previous)
+			return nil,
+				fmt.Errorf("set %.80q: %.40q must come after %d and leave a gap: write 0-57,232", text, part, previous)
 		}
 		if last-first >= maxSetMembers-len(set) {
 			return nil, fmt.Errorf("set %.80q: more than %d members", text, maxSetMembers)

@@ -49,14 +49,16 @@ func TestSteadyNamesNobody(t *testing.T) {
 		outcome        func(set Set) Outcome
 		shared, allBad bool
 	}{
-		"nothing is bad":             {8, 5, func(Set) Outcome { return Good }, false, true},
-		"everything is bad":          {8, 1, func(Set) Outcome { return Bad }, true, true},
-		"two that are bad":           {2, 1, func(Set) Outcome { return Bad }, false, true},
-		"two that are good":          {2, 1, func(Set) Outcome { return Good }, false, false},
-		"bad from four members only": {8, 5, func(set Set) Outcome { return map[bool]Outcome{true: Bad, false: Good}[len(set) >= 4] }, false, true},
+		"nothing is bad":    {8, 5, func(Set) Outcome { return Good }, false, true},
+		"everything is bad": {8, 1, func(Set) Outcome { return Bad }, true, true},
+		"two that are bad":  {2, 1, func(Set) Outcome { return Bad }, false, true},
+		"two that are good": {2, 1, func(Set) Outcome { return Good }, false, false},
+		"bad from four members only": {8, 5,
+			func(set Set) Outcome { return map[bool]Outcome{true: Bad, false: Good}[len(set) >= 4] }, false, true},
 	} {
 		f, _ := search(t, steady(c.members), nil, c.outcome)
-		if e := &f.Evidence; f.State != NotFound || len(f.Members)+len(f.Pairs) > 0 || e.Rounds > c.most || e.Shared != c.shared || e.AllBad != c.allBad {
+		if e := &f.Evidence; f.State != NotFound || len(f.Members)+len(f.Pairs) > 0 || e.Rounds > c.most ||
+			e.Shared != c.shared || e.AllBad != c.allBad {
 			t.Errorf("%s: %+v, want nobody named after at most %d rounds", name, f, c.most)
 		}
 	}

@@ -44,7 +44,8 @@ func TestUnknownForever(t *testing.T) {
 					}
 					return w.outcome(set)
 				})
-				if !slices.Equal(finding.Members, w.members) || len(finding.Pairs) > 0 || !slices.Equal(finding.Suspects, Set{lost}) {
+				if !slices.Equal(finding.Members, w.members) || len(finding.Pairs) > 0 ||
+					!slices.Equal(finding.Suspects, Set{lost}) {
 					t.Fatalf("N=%d, bad %d, unknown %d: %+v\n%s", n, bad, lost, finding, listing(history))
 				}
 			}

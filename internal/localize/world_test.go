@@ -48,7 +48,8 @@ func (f *figures) add(tests, rounds int) {
 
 func (f *figures) String() string {
 	return fmt.Sprintf("%d searches: tests %d/%.1f/%d, rounds %d/%.1f/%d", f.searches,
-		f.minTests, float64(f.tests)/float64(f.searches), f.maxTests, f.minRounds, float64(f.rounds)/float64(f.searches), f.maxRounds)
+		f.minTests, float64(f.tests)/float64(f.searches), f.maxTests, f.minRounds,
+		float64(f.rounds)/float64(f.searches), f.maxRounds)
 }
 
 // explore searches in all worlds at once: worlds that answered alike so far share their next round, so that every
@@ -62,7 +63,8 @@ func explore(t *testing.T, problem Problem, worlds []world, check func(w *world,
 		if step.Done {
 			for at := range worlds {
 				if complaint := check(&worlds[at], &step.Finding); complaint != "" {
-					t.Fatalf("N=%d, really bad %v: %s\nfinding %+v\n%s", len(problem.Members), worlds[at], complaint, step.Finding, listing(history))
+					t.Fatalf("N=%d, really bad %v: %s\nfinding %+v\n%s",
+						len(problem.Members), worlds[at], complaint, step.Finding, listing(history))
 				}
 				total.add(len(history), step.Round)
 			}
@@ -119,7 +121,9 @@ func stepComplaint(problem Problem, history []Test, step *Step) string {
 		if test.Kind == KindSpan && (test.Round != step.Round || test.Round > bound) {
 			return fmt.Sprintf("round %d of test %d is not the step's, or beyond %d", test.Round, at, bound)
 		}
-		if len(test.Set.String()) > MaxText || len(test.Set) < 2 || !test.Set.sorted() || !test.Set.Within(problem.Members) || len(test.Set) == len(problem.Members) && test.Kind == KindSpan && !problem.Fewer {
+		if len(test.Set.String()) > MaxText || len(test.Set) < 2 ||
+			!test.Set.sorted() || !test.Set.Within(problem.Members) ||
+			len(test.Set) == len(problem.Members) && test.Kind == KindSpan && !problem.Fewer {
 			return fmt.Sprintf("set %s of test %d is none", test.Set, at)
 		}
 		for _, member := range test.Set {
@@ -149,7 +153,8 @@ func listing(history []Test) string {
 
 // exactly wants all that is bad by name, and nothing else.
 func exactly(w *world, finding *Finding) string {
-	if finding.State != Found || !slices.Equal(finding.Members, w.members) || !slices.Equal(finding.Pairs, w.pairs) || len(finding.Suspects) > 0 {
+	if finding.State != Found || !slices.Equal(finding.Members, w.members) || !slices.Equal(finding.Pairs, w.pairs) ||
+		len(finding.Suspects) > 0 {
 		return "want exactly what is bad"
 	}
 	return ""

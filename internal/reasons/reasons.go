@@ -18,8 +18,8 @@ type Entry struct {
 	Section string
 	// Reason is the word.
 	Reason string
-	// Seen says what the reason stands for, and Next what to do; both with the page's markup. Next is empty in the tables
-	// of settings, which say only why.
+	// Seen says what the reason stands for, and Next what to do; both with the page's markup. Next is empty in the
+	// tables of settings, which say only why.
 	Seen, Next string
 }
 
@@ -82,7 +82,8 @@ func Parse(page string) ([]Section, error) {
 				return nil, fmt.Errorf("line %d: a row before the first heading", i+1)
 			}
 			if len(cells) != 2 && len(cells) != 3 {
-				return nil, fmt.Errorf("line %d: %d cells in the row of %s, expected two or three", i+1, len(cells), word)
+				return nil,
+					fmt.Errorf("line %d: %d cells in the row of %s, expected two or three", i+1, len(cells), word)
 			}
 			s := &sections[len(sections)-1]
 			e := Entry{Section: s.Title, Reason: word, Seen: cells[1]}
@@ -161,7 +162,8 @@ func Anchor(title string) string {
 		switch {
 		case r == ' ':
 			b.WriteByte('-')
-		case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r > 127 && !strings.ContainsRune("–—…“”’", r):
+		case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' ||
+			r > 127 && !strings.ContainsRune("–—…“”’", r):
 			b.WriteRune(r)
 		}
 	}

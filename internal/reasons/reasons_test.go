@@ -13,13 +13,15 @@ import (
 
 func TestParse(t *testing.T) {
 	got, err := Parse("# Head\n\n## Condition `Accepted`\nSome words.\n| reason | seen | next step |\n|---|---|---|\n" +
-		"| `NoNodesMatched` | nothing \\| left | compare `a|b` with [that](x.md) |\n\n## Empty\n\n## Settings (`status.settings[].reason`)\n| reason | why |\n|---|---|\n| `Active` | it acts |\n")
+		"| `NoNodesMatched` | nothing \\| left | compare `a|b` with [that](x.md) |\n\n## Empty\n\n" +
+		"## Settings (`status.settings[].reason`)\n| reason | why |\n|---|---|\n| `Active` | it acts |\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Section{
 		{Title: "Condition Accepted", Anchor: "condition-accepted", Text: "Some words.", Entries: []Entry{
-			{Section: "Condition Accepted", Reason: "NoNodesMatched", Seen: "nothing | left", Next: "compare `a|b` with [that](x.md)"}}},
+			{Section: "Condition Accepted", Reason: "NoNodesMatched", Seen: "nothing | left",
+				Next: "compare `a|b` with [that](x.md)"}}},
 		{Title: "Settings (status.settings[].reason)", Anchor: "settings-statussettingsreason", Entries: []Entry{
 			{Section: "Settings (status.settings[].reason)", Reason: "Active", Seen: "it acts"}}},
 	}
@@ -46,7 +48,8 @@ func TestPage(t *testing.T) {
 	if n := len(All()); n < 10 {
 		t.Fatalf("%d sections", n)
 	}
-	for _, reason := range []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonRankHung, v1alpha1.ReasonWrongData, v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonAgentNotReporting} {
+	for _, reason := range []string{v1alpha1.ReasonSlowLink, v1alpha1.ReasonRankHung, v1alpha1.ReasonWrongData,
+		v1alpha1.ReasonTooFewMembers, v1alpha1.ReasonAgentNotReporting} {
 		if NextStep(reason) == "" {
 			t.Errorf("%s has no next step", reason)
 		}
@@ -57,7 +60,9 @@ func TestPage(t *testing.T) {
 	if found := Find(v1alpha1.ReasonClockSkew); len(found) != 2 {
 		t.Errorf("ClockSkew stands in %d sections, expected 2", len(found))
 	}
-	if slices.ContainsFunc(All(), func(s Section) bool { return strings.ContainsAny(s.Title, "`[") && !strings.Contains(s.Title, "[]") }) {
+	if slices.ContainsFunc(All(), func(s Section) bool {
+		return strings.ContainsAny(s.Title, "`[") && !strings.Contains(s.Title, "[]")
+	}) {
 		t.Error("a title has markup")
 	}
 }
@@ -65,12 +70,14 @@ func TestPage(t *testing.T) {
 // TestRowsStandAlone: a row is quoted out of its table by commands, reports and runbooks, so its next step is an act of
 // its own and does not point to the row above or at nothing but the message.
 func TestRowsStandAlone(t *testing.T) {
-	pointsAway := regexp.MustCompile(`(?i)^(the same\b|ditto|as above|likewise|the message\b|see the message|the event has\b)|\b(row|one) above\b`)
+	pointsAway := regexp.MustCompile(
+		`(?i)^(the same\b|ditto|as above|likewise|the message\b|see the message|the event has\b)|\b(row|one) above\b`)
 	for _, s := range All() {
 		for _, e := range s.Entries {
 			for what, text := range map[string]string{"what was seen": e.Seen, "next step": e.Next} {
 				if found := pointsAway.FindString(Plain(text)); found != "" {
-					t.Errorf("%s, %s: %s %q says %q and cannot be read without its table: say it whole", s.Title, e.Reason, what, text, found)
+					t.Errorf("%s, %s: %s %q says %q and cannot be read without its table: say it whole",
+						s.Title, e.Reason, what, text, found)
 				}
 			}
 			if e.Next == "" {

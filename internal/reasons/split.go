@@ -9,7 +9,8 @@ import (
 
 // imperative finds where a message goes over from what was seen to what to do: a clause that begins with such a verb.
 // Behind a colon only the verbs count that are hardly ever nouns: "rank 3: read error" is no step.
-var imperative = regexp.MustCompile(`(?i)[;.] +((?:check|look|drain|set|use|lower|raise|bring|reseat|mend|see|restart|power-cycle|compare|update|take|exclude|add|run|read|ask|wait|choose|pin|load|install|free|correct|pad|give|change|make|write|split)\b)|: +((?:look|see|drain|reseat|power-cycle|ask|choose)\b)`)
+var imperative = regexp.MustCompile(
+	`(?i)[;.] +((?:check|look|drain|set|use|lower|raise|bring|reseat|mend|see|restart|power-cycle|compare|update|take|exclude|add|run|read|ask|wait|choose|pin|load|install|free|correct|pad|give|change|make|write|split)\b)|: +((?:look|see|drain|reseat|power-cycle|ask|choose)\b)`)
 
 // noun tells "Run pod x was deleted" and "Run 1-2: Fail" from "run it again".
 var noun = regexp.MustCompile(`(?i)^(?:run (?:pods?|\d+-\d+)|set of|use of|change of)\b`)

@@ -13,14 +13,20 @@ func TestSplit(t *testing.T) {
 		"a use of the link. It was slow":                     {"a use of the link. It was slow", ""},
 		"no way.look":                                        {"no way.look", ""},
 		"":                                                   {"", ""},
-		"The driver states no xGMI link between a and b. The link is down: look for XGMI in the kernel log. Power-cycle the node.": {
-			"The driver states no xGMI link between a and b. The link is down", "Look for XGMI in the kernel log. Power-cycle the node."},
-		"Run pod x on node y was deleted before the agent reported. Look for evictions and preemption, then ask for a new run.": {
-			"Run pod x on node y was deleted before the agent reported", "Look for evictions and preemption, then ask for a new run."},
-		"It ended early. Run pod x on node y was deleted. Look for evictions.": {"It ended early. Run pod x on node y was deleted", "Look for evictions."},
-		"Run 1-1: Fail. Run 1-2: Pass":                                         {"Run 1-1: Fail. Run 1-2: Pass", ""},
-		"rank 3: read error 4; it was: use 4":                                  {"rank 3: read error 4; it was: use 4", ""},
-		"Node sim-node-2: drain it":                                            {"Node sim-node-2", "Drain it"},
+		"The driver states no xGMI link between a and b. The link is down: look for XGMI in the kernel log. " +
+			"Power-cycle the node.": {
+			"The driver states no xGMI link between a and b. The link is down",
+			"Look for XGMI in the kernel log. Power-cycle the node."},
+		"Run pod x on node y was deleted before the agent reported. Look for evictions and preemption, " +
+			"then ask for a new run.": {
+			"Run pod x on node y was deleted before the agent reported",
+			"Look for evictions and preemption, then ask for a new run."},
+		"It ended early. Run pod x on node y was deleted. " +
+			"Look for evictions.": {"It ended early. Run pod x on node y was deleted", "Look for evictions."},
+		"Run 1-1: Fail. Run 1-2: Pass": {"Run 1-1: Fail. Run 1-2: Pass", ""},
+		"rank 3: read error 4; it was: use 4": {"rank 3: read error 4; it was: use 4",
+			""},
+		"Node sim-node-2: drain it": {"Node sim-node-2", "Drain it"},
 	} {
 		if seen, next := Split(message); seen != want[0] || next != want[1] {
 			t.Errorf("%q: seen %q, next %q; expected %q", message, seen, next, want)
@@ -29,7 +35,8 @@ func TestSplit(t *testing.T) {
 }
 
 func TestSentence(t *testing.T) {
-	for in, want := range map[string]string{"": "", "a b": "A b", "network.requireTransport is": "network.requireTransport is", "slow.": "Slow.", "\u00e9": "\u00c9"} {
+	for in, want := range map[string]string{"": "", "a b": "A b",
+		"network.requireTransport is": "network.requireTransport is", "slow.": "Slow.", "\u00e9": "\u00c9"} {
 		if got := Sentence(in); got != want {
 			t.Errorf("%q: %q, expected %q", in, got, want)
 		}

@@ -12,7 +12,8 @@ import (
 // Advice prints which settings are worth it: where each wins and loses against Baseline, what it costs, and what to
 // set. Gains are the members' median change of latency: 20 % less is a fifth less time.
 func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
-	rows := [][]string{{"SETTING", "WORTH IT", "WINS (LESS TIME)", "LOSES (MORE TIME)", "ERROR", "MEMORY/RANK", "RECOMMENDED"}}
+	rows := [][]string{{"SETTING", "WORTH IT", "WINS (LESS TIME)", "LOSES (MORE TIME)", "ERROR",
+		"MEMORY/RANK", "RECOMMENDED"}}
 	for i := range advice {
 		a := &advice[i]
 		e, memory := unknown, unknown
@@ -22,7 +23,8 @@ func Advice(w io.Writer, advice []v1alpha1.SettingAdvice) error {
 		if a.MemoryBytes != nil {
 			memory = units.Bytes(*a.MemoryBytes)
 		}
-		rows = append(rows, []string{a.Name, string(a.State), Bands(a, "Wins", 1), Bands(a, "Loses", -1), e, memory, orUnknown(a.Recommend)})
+		rows = append(rows, []string{a.Name, string(a.State), Bands(a, "Wins", 1), Bands(a, "Loses", -1), e, memory,
+			orUnknown(a.Recommend)})
 	}
 	if err := table(w, rows); err != nil {
 		return err

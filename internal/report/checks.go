@@ -23,13 +23,16 @@ func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 		if c.Percent != nil {
 			percent = fmt.Sprintf("%d %%", *c.Percent)
 		}
-		rows = append(rows, []string{state, optionalGBps(c.MeasuredMBps), optionalGBps(c.ExpectedMBps), percent, c.Source, orUnknown(c.Node), c.Measurement})
+		rows = append(rows, []string{state, optionalGBps(c.MeasuredMBps), optionalGBps(c.ExpectedMBps), percent,
+			c.Source, orUnknown(c.Node), c.Measurement})
 	}
 	if err := table(w, rows); err != nil {
 		return err
 	}
 	if len(all) >= checks.Max {
-		if _, err := fmt.Fprintf(w, "These are the worst %d; a status has no room for more, and what is not here did no worse.\n", checks.Max); err != nil {
+		if _, err := fmt.Fprintf(w,
+			"These are the worst %d; a status has no room for more, and what is not here did no worse.\n",
+			checks.Max); err != nil {
 			return err
 		}
 	}
@@ -56,7 +59,8 @@ func Checks(w io.Writer, all []v1alpha1.PerformanceCheck) error {
 
 // Baseline prints what the group's baseline is made of, in one line.
 func Baseline(w io.Writer, b *v1alpha1.BaselineStatus) error {
-	text := fmt.Sprintf("baseline of %s since %s: %s", units.Counted(int64(b.Runs), "run"), b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
+	text := fmt.Sprintf("baseline of %s since %s: %s",
+		units.Counted(int64(b.Runs), "run"), b.Since.UTC().Format("2006-01-02 15:04 UTC"), b.Key)
 	if b.Previous != "" {
 		text += "; before: " + b.Previous
 	}

@@ -48,7 +48,8 @@ func Compare(w io.Writer, c *compare.Comparison) error {
 }
 
 func runWords(r *v1alpha1.CommRun) string {
-	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Spec.GroupName), r.Status.ID, cmp.Or(string(r.Status.Verdict), "no verdict"))
+	text := fmt.Sprintf("%s/%s %s, %s", orUnknown(r.Namespace), orUnknown(r.Spec.GroupName), r.Status.ID,
+		cmp.Or(string(r.Status.Verdict), "no verdict"))
 	if r.Status.Trigger != "" {
 		text += ", " + r.Status.Trigger
 	}
@@ -68,7 +69,8 @@ func compareSeries(w io.Writer, s *compare.Series) error {
 		if r.ChangePercent != nil {
 			change = fmt.Sprintf("%+.1f %%", *r.ChangePercent)
 		}
-		rows = append(rows, []string{units.Bytes(r.SizeBytes), optionalGBps(r.AMBps), optionalGBps(r.BMBps), change, fmt.Sprintf("%d %%", r.NoisePercent), string(r.Outcome)})
+		rows = append(rows, []string{units.Bytes(r.SizeBytes), optionalGBps(r.AMBps), optionalGBps(r.BMBps), change,
+			fmt.Sprintf("%d %%", r.NoisePercent), string(r.Outcome)})
 	}
 	if err := table(w, rows); err != nil {
 		return err
@@ -85,7 +87,8 @@ func Runs(w io.Writer, all []v1alpha1.CommRun) error {
 	rows := [][]string{{"RUN", "VERDICT", "TRIGGER", "ORIGIN", "COMMRUN"}}
 	for i := range all {
 		r := &all[i]
-		rows = append(rows, []string{r.Status.ID, orUnknown(string(r.Status.Verdict)), r.Status.Trigger, orUnknown(string(r.Status.Origin)), r.Name})
+		rows = append(rows, []string{r.Status.ID, orUnknown(string(r.Status.Verdict)), r.Status.Trigger,
+			orUnknown(string(r.Status.Origin)), r.Name})
 	}
 	return table(w, rows)
 }

@@ -17,17 +17,21 @@ func TestCulpritsOfAnEarlierRunAreMarked(t *testing.T) {
 		title  string
 		marked bool
 	}{
-		"this run's":        {state.Status{Culprits: culprit, CulpritsRunID: "1-2", Run: &v1alpha1.GroupRunStatus{ID: "1-2"}}, "Culprits", false},
-		"an earlier run's":  {state.Status{Culprits: culprit, CulpritsRunID: "1-2", Run: &v1alpha1.GroupRunStatus{ID: "1-3"}}, "Culprits of run 1-2, which run 1-3 repeats", true},
-		"none":              {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-3"}}, "Culprits", false},
-		"whose is unknown":  {state.Status{Culprits: culprit, Run: &v1alpha1.GroupRunStatus{ID: "1-3"}}, "Culprits", false},
+		"this run's": {state.Status{Culprits: culprit, CulpritsRunID: "1-2",
+			Run: &v1alpha1.GroupRunStatus{ID: "1-2"}}, "Culprits", false},
+		"an earlier run's": {state.Status{Culprits: culprit, CulpritsRunID: "1-2",
+			Run: &v1alpha1.GroupRunStatus{ID: "1-3"}}, "Culprits of run 1-2, which run 1-3 repeats", true},
+		"none": {state.Status{Run: &v1alpha1.GroupRunStatus{ID: "1-3"}}, "Culprits", false},
+		"whose is unknown": {state.Status{Culprits: culprit, Run: &v1alpha1.GroupRunStatus{ID: "1-3"}},
+			"Culprits", false},
 		"without a run yet": {state.Status{Culprits: culprit}, "Culprits", false},
 	} {
 		if got := CulpritsTitle(&tc.status); got != tc.title {
 			t.Errorf("%s: title %q, expected %q", name, got, tc.title)
 		}
 		var b strings.Builder
-		if err := Groups(&b, []state.Group{{Status: tc.status}}, false); err != nil || strings.Contains(b.String(), "Node n1 (run 1-2)") != tc.marked {
+		if err := Groups(&b, []state.Group{{Status: tc.status}}, false); err != nil ||
+			strings.Contains(b.String(), "Node n1 (run 1-2)") != tc.marked {
 			t.Errorf("%s: %v\n%s", name, err, b.String())
 		}
 	}

@@ -48,7 +48,8 @@ func explainSetting(w io.Writer, group *state.Group, nodes []Member, s *v1alpha1
 	}
 	seen, next := reasonText(s)
 	if s.Reason == v1alpha1.SettingReasonUnknown && libraryKnown(nodes) {
-		seen, next = "whether this library lets the setting act is not known", "go by what was measured: verified, and worth it"
+		seen, next = "whether this library lets the setting act is not known",
+			"go by what was measured: verified, and worth it"
 	}
 	lines = append(lines, [2]string{"why", seen}, [2]string{"seen", s.Message})
 	var steps []string
@@ -66,7 +67,9 @@ func explainSetting(w io.Writer, group *state.Group, nodes []Member, s *v1alpha1
 	}
 	for i := range group.Status.Advice {
 		if a := &group.Status.Advice[i]; a.Name == s.Name || strings.HasPrefix(a.Name, s.Name+"/") {
-			lines = append(lines, [2]string{"worth it", strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(a.Name, s.Name), "/") + " " + string(a.State) + ": " + a.Message)})
+			lines = append(lines,
+				[2]string{"worth it", strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(a.Name, s.Name), "/") +
+					" " + string(a.State) + ": " + a.Message)})
 			if step := adviceStep(s, a); step != "" {
 				steps = append(steps, step)
 			}
@@ -95,7 +98,8 @@ func worstFirst(warnings []string) []string {
 	out := slices.Clone(warnings)
 	slices.SortStableFunc(out, func(a, b string) int {
 		rank := func(word string) int {
-			return slices.Index([]string{v1alpha1.WarningWrongData, v1alpha1.WarningTailHazard, v1alpha1.WarningOverflow, v1alpha1.WarningUnderflow}, word)
+			return slices.Index([]string{v1alpha1.WarningWrongData, v1alpha1.WarningTailHazard,
+				v1alpha1.WarningOverflow, v1alpha1.WarningUnderflow}, word)
 		}
 		return cmp.Compare(rank(a), rank(b))
 	})
@@ -166,10 +170,12 @@ func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 		// The page's words are for settings that act on nothing that was measured.
 		switch s.Reason {
 		case v1alpha1.SettingReasonAboveThreshold:
-			seen, next = "it acts on a part of the measured sizes only; the others are above the largest size of the feature",
-				"to have it for larger messages, too, raise the limit that is named: dda.allReduceFlatMaxBytes or dda.allReduceTreeMaxBytes"
+			seen, next = "it acts on a part of the measured sizes only; the others are above the largest "+
+				"size of the feature", "to have it for larger messages, too, raise the limit that is named: "+
+				"dda.allReduceFlatMaxBytes or dda.allReduceTreeMaxBytes"
 		case v1alpha1.SettingReasonBelowThreshold:
-			seen, next = "it acts on a part of the measured sizes only; the others are below the least size of the feature", ""
+			seen, next = "it acts on a part of the measured sizes only; the others are below the least size "+
+				"of the feature", ""
 		default:
 			seen = "it acts on a part of what was measured only; for the rest: " + seen
 		}
@@ -186,7 +192,8 @@ func reasonText(s *v1alpha1.SettingStatus) (seen, next string) {
 // libraryKnown says whether a member's ranks loaded a library that was identified.
 func libraryKnown(nodes []Member) bool {
 	return slices.ContainsFunc(nodes, func(n Member) bool {
-		return n.Status.Run != nil && n.Status.Run.Library != nil && !slices.Contains([]string{"", "unknown"}, n.Status.Run.Library.Flavor)
+		return n.Status.Run != nil && n.Status.Run.Library != nil &&
+			!slices.Contains([]string{"", "unknown"}, n.Status.Run.Library.Flavor)
 	})
 }
 
@@ -247,7 +254,8 @@ func disagreeing(s *v1alpha1.SettingStatus, nodes []Member) []string {
 			continue
 		}
 		for j := range r.Settings {
-			if n := &r.Settings[j]; n.Name == s.Name && (n.Effective != s.Effective || n.Reason != s.Reason || n.Verified != s.Verified || n.Usable != s.Usable) {
+			if n := &r.Settings[j]; n.Name == s.Name && (n.Effective != s.Effective || n.Reason != s.Reason ||
+				n.Verified != s.Verified || n.Usable != s.Usable) {
 				k := state{string(n.Effective), n.Reason, string(n.Verified), string(n.Usable)}
 				by[k] = append(by[k], nodes[i].Spec.NodeName)
 			}

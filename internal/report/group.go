@@ -30,7 +30,8 @@ func Notice(w io.Writer, group *state.Group) error {
 
 // conditionOrder puts the summary first and then follows the way that a group goes.
 var conditionOrder = []string{
-	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting, v1alpha1.ConditionCompatible,
+	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionAgentsReporting,
+	v1alpha1.ConditionCompatible,
 	v1alpha1.ConditionRunning, v1alpha1.ConditionValidated, v1alpha1.ConditionSettingsInEffect,
 	v1alpha1.ConditionSettingsPublished, v1alpha1.ConditionSimulated,
 }
@@ -110,7 +111,8 @@ func Settings(w io.Writer, settings []v1alpha1.SettingStatus) error {
 	}
 	rows := [][]string{{"SETTING", "REQUESTED", "EFFECTIVE", "REASON", "SIZES", "VERIFIED", "USABLE"}}
 	for _, s := range settings {
-		rows = append(rows, []string{s.Name, s.Requested, string(s.Effective), s.Reason, SizeRange(s), string(s.Verified), cmp.Or(string(s.Usable), unknown)})
+		rows = append(rows, []string{s.Name, s.Requested, string(s.Effective), s.Reason, SizeRange(s),
+			string(s.Verified), cmp.Or(string(s.Usable), unknown)})
 	}
 	if err := table(w, rows); err != nil {
 		return err
@@ -163,7 +165,8 @@ func CulpritsTitle(s *state.Status) string {
 // Culprits prints whom the verdict blames, or that there is nobody.
 func Culprits(w io.Writer, culprits []v1alpha1.Culprit) error {
 	for _, c := range culprits {
-		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n", Paint(w, Bad, explain.Culprit(&c)), c.Reason, wrap(w, c.Message)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n%s\n",
+			Paint(w, Bad, explain.Culprit(&c)), c.Reason, wrap(w, c.Message)); err != nil {
 			return err
 		}
 	}

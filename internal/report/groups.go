@@ -18,14 +18,16 @@ import (
 
 // Groups prints one line for each group; namespaced puts the namespace first.
 func Groups(w io.Writer, groups []state.Group, namespaced bool) error {
-	rows := [][]string{{"NAME", "READY", "REASON", "MEMBERS", "VERDICT", "EFFECTIVE", "BUS GB/s", "GROUP GB/s", "LAST RUN", "ORIGIN", "CULPRIT"}}
+	rows := [][]string{{"NAME", "READY", "REASON", "MEMBERS", "VERDICT", "EFFECTIVE", "BUS GB/s", "GROUP GB/s",
+		"LAST RUN", "ORIGIN", "CULPRIT"}}
 	if namespaced {
 		rows[0] = append([]string{"NAMESPACE"}, rows[0]...)
 	}
 	for i := range groups {
 		g := &groups[i]
 		s := &g.Status
-		status, reason, verdict, bandwidth, overNodes, last, culprit := unknown, unknown, unknown, unknown, unknown, unknown, unknown
+		status, reason, verdict, bandwidth, overNodes, last, culprit := unknown, unknown, unknown, unknown,
+			unknown, unknown, unknown
 		if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); c != nil {
 			status, reason = string(c.Status), c.Reason
 		}
@@ -44,7 +46,8 @@ func Groups(w io.Writer, groups []state.Group, namespaced bool) error {
 				culprit += " (run " + earlier + ")"
 			}
 		}
-		row := []string{g.Name, status, reason, orUnknown(s.Members.Summary), verdict, orUnknown(s.Effective), bandwidth, overNodes, last, orUnknown(string(s.Origin)), culprit}
+		row := []string{g.Name, status, reason, orUnknown(s.Members.Summary), verdict, orUnknown(s.Effective),
+			bandwidth, overNodes, last, orUnknown(string(s.Origin)), culprit}
 		if namespaced {
 			row = append([]string{g.Namespace}, row...)
 		}
@@ -86,7 +89,8 @@ func Remarks(g *state.Group, nodes []Member, now time.Time) []string {
 		if len(g.Finalizers) > 0 {
 			text += ", waiting for " + strings.Join(g.Finalizers, ", ")
 			if age(*d) > cleanupAfter {
-				text += fmt.Sprintf("; a manager would have released it by now: %s. With none to come back, remove the finalizer by hand and delete what has the label %s=%s",
+				text += fmt.Sprintf("; a manager would have released it by now: %s. "+
+					"With none to come back, remove the finalizer by hand and delete what has the label %s=%s",
 					FindManager, v1alpha1.LabelGroupUID, g.UID)
 			}
 		}
@@ -99,13 +103,16 @@ func Remarks(g *state.Group, nodes []Member, now time.Time) []string {
 	case len(s.Conditions) == 0:
 		out = append(out, "no status yet: the manager has not come to it")
 	case s.ObservedGeneration < g.Generation:
-		out = append(out, fmt.Sprintf("the status is of generation %d and the spec has generation %d: the manager has not come to it; if that stays so, %s", s.ObservedGeneration, g.Generation, FindManager))
+		out = append(out, fmt.Sprintf("the status is of generation %d and the spec has generation %d: "+
+			"the manager has not come to it; if that stays so, %s", s.ObservedGeneration, g.Generation, FindManager))
 	}
 	if s.Members.Stale > 0 {
-		out = append(out, fmt.Sprintf("the results of %s no longer count: rebooted or changed after they were measured", nodesWord(int(s.Members.Stale))))
+		out = append(out, fmt.Sprintf("the results of %s no longer count: rebooted or changed after they were measured",
+			nodesWord(int(s.Members.Stale))))
 	}
 	if n := ranOut(nodes, now); n > 0 && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAgentsReporting) {
-		out = append(out, fmt.Sprintf("the reports of %s have run out, and the status does not say so: %s", nodesWord(n), FindManager))
+		out = append(out, fmt.Sprintf("the reports of %s have run out, and the status does not say so: %s",
+			nodesWord(n), FindManager))
 	}
 	return out
 }

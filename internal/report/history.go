@@ -23,7 +23,8 @@ func GroupFigure(h *v1alpha1.RunSummary) string {
 
 // History prints the last runs, the newest first, where they point, and what of the day's budget is used.
 func History(w io.Writer, s *state.Status) error {
-	rows := [][]string{{"RUN", "TRIGGER", "VERDICT", "REASON", "STARTED", "TOOK", "MEMBERS", "GPU-MINUTES", "BUS GB/s", "GROUP GB/s", "CULPRIT"}}
+	rows := [][]string{{"RUN", "TRIGGER", "VERDICT", "REASON", "STARTED", "TOOK", "MEMBERS", "GPU-MINUTES", "BUS GB/s",
+		"GROUP GB/s", "CULPRIT"}}
 	for i := range s.History {
 		h := &s.History[i]
 		took := unknown
@@ -31,8 +32,9 @@ func History(w io.Writer, s *state.Status) error {
 			took = h.FinishTime.Sub(h.StartTime.Time).Round(time.Second).String()
 		}
 		verdict := cmp.Or(string(h.Verdict), "aborted")
-		rows = append(rows, []string{h.ID, h.Trigger, verdict, orUnknown(h.Reason), h.StartTime.UTC().Format("2006-01-02 15:04 UTC"), took,
-			orUnknown(h.Members), fmt.Sprint(h.GPUMinutes), optionalGBps(h.BusBandwidthMBps), GroupFigure(h), orUnknown(h.Culprit)})
+		rows = append(rows, []string{h.ID, h.Trigger, verdict, orUnknown(h.Reason),
+			h.StartTime.UTC().Format("2006-01-02 15:04 UTC"), took, orUnknown(h.Members), fmt.Sprint(h.GPUMinutes),
+			optionalGBps(h.BusBandwidthMBps), GroupFigure(h), orUnknown(h.Culprit)})
 	}
 	if err := table(w, rows); err != nil {
 		return err
@@ -47,7 +49,8 @@ func History(w io.Writer, s *state.Status) error {
 		}
 	}
 	if b := s.Budget; b != nil {
-		_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("budget of %s (UTC): %d of %s used by runs that are over", b.Day, b.UsedGPUMinutes, units.Counted(b.LimitGPUMinutes, "GPU-minute"))))
+		_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("budget of %s (UTC): %d of %s used by runs that are over",
+			b.Day, b.UsedGPUMinutes, units.Counted(b.LimitGPUMinutes, "GPU-minute"))))
 		return err
 	}
 	return nil

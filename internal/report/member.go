@@ -70,7 +70,8 @@ func ReadNodes(ctx context.Context, c client.Reader, members []Member) (unread s
 		err = getNodes(ctx, c, members)
 	}
 	if apierrors.IsForbidden(err) {
-		return "nodes are shown as the last run saw them, without links, NICs and problems: CommNodes may not be read with these credentials; ask for a ClusterRoleBinding to ClusterRole " + NodesRole, nil
+		return "nodes are shown as the last run saw them, without links, NICs and problems: CommNodes may not be " +
+			"read with these credentials; ask for a ClusterRoleBinding to ClusterRole " + NodesRole, nil
 	}
 	return "", err
 }

@@ -28,18 +28,21 @@ func TestReadNodes(t *testing.T) {
 		var failing error
 		gets, lists := 0, 0
 		b := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption) error {
 				gets++
 				return errors.Join(failing, c.Get(ctx, key, o, opts...))
 			},
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+				opts ...client.ListOption) error {
 				lists++
 				return errors.Join(failing, c.List(ctx, list, opts...))
 			}})
 		members := make([]Member, n)
 		for i := range members {
 			members[i] = NoMember(fmt.Sprint("n", i))
-			node := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeUID: "now"}, Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUCount: int32(i)}}}
+			node := &v1alpha1.CommNode{Spec: v1alpha1.CommNodeSpec{NodeUID: "now"},
+				Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUCount: int32(i)}}}
 			node.Name = members[i].Spec.NodeName
 			if i > 0 {
 				b.WithObjects(node)
@@ -50,7 +53,8 @@ func TestReadNodes(t *testing.T) {
 		if unread, err := ReadNodes(t.Context(), c, members); unread != "" || err != nil {
 			t.Fatalf("%d members: %q, %v", n, unread, err)
 		}
-		if members[0].Facts() != nil || members[n-1].Facts() != nil || members[n-2].Facts() == nil || members[n-2].Facts().GPUCount != int32(n-2) {
+		if members[0].Facts() != nil || members[n-1].Facts() != nil || members[n-2].Facts() == nil ||
+			members[n-2].Facts().GPUCount != int32(n-2) {
 			t.Errorf("%d members: %+v", n, members)
 		}
 		if few := n <= getAtMost; few != (lists == 0) || few != (gets == n) {
@@ -73,11 +77,14 @@ func TestHardware(t *testing.T) {
 	if got := m.Hardware(); got != (Hardware{}) {
 		t.Errorf("of nothing: %+v", got)
 	}
-	m.Spec.Run = &v1alpha1.RunAssignment{Platform: &v1alpha1.PlatformFacts{GPUs: "8/1f0c22ab", Model: "MI300X", Mesh: "Full", ROCm: "7.0.2", Driver: "6.14.14", Partition: "SPX/NPS1"}}
-	if got, want := m.Hardware(), (Hardware{GPUs: "8", Model: "MI300X", Mode: "SPX/NPS1", ROCm: "7.0.2", Driver: "6.14.14", Mesh: "Full"}); got != want {
+	m.Spec.Run = &v1alpha1.RunAssignment{Platform: &v1alpha1.PlatformFacts{GPUs: "8/1f0c22ab", Model: "MI300X",
+		Mesh: "Full", ROCm: "7.0.2", Driver: "6.14.14", Partition: "SPX/NPS1"}}
+	if got, want := m.Hardware(), (Hardware{GPUs: "8", Model: "MI300X", Mode: "SPX/NPS1", ROCm: "7.0.2",
+		Driver: "6.14.14", Mesh: "Full"}); got != want {
 		t.Errorf("of the run: %+v, want %+v", got, want)
 	}
-	m.Node = &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUCount: 4, GPUModel: "MI250X"}}}
+	m.Node = &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUCount: 4,
+		GPUModel: "MI250X"}}}
 	if got := m.Hardware(); got.GPUs != "4" || got.Model != "MI250X" {
 		t.Errorf("of the CommNode: %+v", got)
 	}

@@ -29,20 +29,23 @@ func Nodes(w io.Writer, group *state.Group, nodes []Member, limit int) error {
 		}
 	}
 	slices.SortStableFunc(sorted, func(a, b *Member) int {
-		return cmp.Or(cmp.Compare(severity[a], severity[b]), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+		return cmp.Or(cmp.Compare(severity[a], severity[b]), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First),
+			cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 	shown := sorted
 	if limit > 0 {
 		shown = sorted[:min(len(sorted), limit)]
 	}
-	rows := [][]string{{"NODE", "RANKS", "GPUS", "MODEL", "GFX", "MODE", "ROCM", "DRIVER", "XGMI MESH", "LIBRARY", "VERDICT", "REASON"}}
+	rows := [][]string{{"NODE", "RANKS", "GPUS", "MODEL", "GFX", "MODE", "ROCM", "DRIVER", "XGMI MESH", "LIBRARY",
+		"VERDICT", "REASON"}}
 	for _, n := range shown {
 		rows = append(rows, nodeRow(n, blamed[n.Spec.NodeName]))
 	}
 	if err := table(w, rows); err != nil || len(shown) == len(sorted) {
 		return err
 	}
-	_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("and %d more: %s. --all-members lists them", len(sorted)-len(shown), byVerdict(sorted[len(shown):]))))
+	_, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("and %d more: %s. --all-members lists them",
+		len(sorted)-len(shown), byVerdict(sorted[len(shown):]))))
 	return err
 }
 
@@ -65,7 +68,8 @@ func byVerdict(nodes []*Member) string {
 
 // Severity orders verdicts, the worst first; what is not known stands before a pass.
 func Severity(v v1alpha1.Verdict) int {
-	order := []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive, v1alpha1.VerdictSkipped, "", v1alpha1.VerdictPass}
+	order := []v1alpha1.Verdict{v1alpha1.VerdictFail, v1alpha1.VerdictError, v1alpha1.VerdictInconclusive,
+		v1alpha1.VerdictSkipped, "", v1alpha1.VerdictPass}
 	return slices.Index(order, v)
 }
 
@@ -111,7 +115,8 @@ func MoreCulprits(group *state.Group, nodes []Member) string {
 	if len(more) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("more culprits than the list has room for (members %s in all): %s", group.Status.Span.CulpritSet, namesOf(more[:min(len(more), maxIndexes)], len(more)))
+	return fmt.Sprintf("more culprits than the list has room for (members %s in all): %s",
+		group.Status.Span.CulpritSet, namesOf(more[:min(len(more), maxIndexes)], len(more)))
 }
 
 // Verdict is a node's verdict and reason in words, with what the group's status blames it for where it passed alone.
@@ -126,8 +131,8 @@ func Verdict(n *Member, blamed string) (verdict, reason string) {
 func nodeRow(n *Member, blamed string) []string {
 	h := n.Hardware()
 	verdict, reason := Verdict(n, blamed)
-	return []string{n.Spec.NodeName, n.Spec.Ranks.Summary, orUnknown(h.GPUs), orUnknown(h.Model), orUnknown(h.GFX), orUnknown(h.Mode),
-		orUnknown(h.ROCm), orUnknown(h.Driver), orUnknown(h.Mesh), Library(n), verdict, reason}
+	return []string{n.Spec.NodeName, n.Spec.Ranks.Summary, orUnknown(h.GPUs), orUnknown(h.Model), orUnknown(h.GFX),
+		orUnknown(h.Mode), orUnknown(h.ROCm), orUnknown(h.Driver), orUnknown(h.Mesh), Library(n), verdict, reason}
 }
 
 // Outcome is a node's verdict and reason in the run that it is assigned: the agent's report, or the controller's
@@ -190,7 +195,8 @@ func nodePreconditions(w io.Writer, n *Member) error {
 		if p.Rank != nil {
 			subject = fmt.Sprintf(" (rank %d)", *p.Rank)
 		}
-		if _, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message))); err != nil {
+		if _, err := fmt.Fprintln(w,
+			wrap(w, fmt.Sprintf("precondition %s %s%s: %s", p.Name, p.State, subject, p.Message))); err != nil {
 			return err
 		}
 	}
@@ -199,7 +205,9 @@ func nodePreconditions(w io.Writer, n *Member) error {
 
 // HasPreconditions says whether any node lists preconditions that were not met.
 func HasPreconditions(nodes []Member) bool {
-	return slices.ContainsFunc(nodes, func(n Member) bool { return n.Status.Run != nil && len(n.Status.Run.Preconditions) > 0 })
+	return slices.ContainsFunc(nodes, func(n Member) bool {
+		return n.Status.Run != nil && len(n.Status.Run.Preconditions) > 0
+	})
 }
 
 // Preconditions prints what was not met on the members, one line for each precondition and state, the worst first.
@@ -216,7 +224,9 @@ func Preconditions(w io.Writer, nodes []Member) error {
 		}
 		name := nodes[i].Spec.NodeName
 		for _, p := range nodes[i].Status.Run.Preconditions {
-			at := slices.IndexFunc(lines, func(l *line) bool { return l.first.Name == p.Name && l.first.State == p.State })
+			at := slices.IndexFunc(lines, func(l *line) bool {
+				return l.first.Name == p.Name && l.first.State == p.State
+			})
 			if at < 0 {
 				at = len(lines)
 				lines = append(lines, &line{first: p, node: name, nodes: map[string]bool{}})
@@ -245,7 +255,9 @@ func Preconditions(w io.Writer, nodes []Member) error {
 
 // HasRASVerdicts says whether the library's RAS service was asked on any node and answered.
 func HasRASVerdicts(nodes []Member) bool {
-	return slices.ContainsFunc(nodes, func(n Member) bool { return n.Status.Run != nil && n.Status.Run.RASVerdict != "" })
+	return slices.ContainsFunc(nodes, func(n Member) bool {
+		return n.Status.Run != nil && n.Status.Run.RASVerdict != ""
+	})
 }
 
 // RASVerdicts prints what the library's RAS service said on each node whose ranks were late.
@@ -267,7 +279,8 @@ func Problems(w io.Writer, problems []v1alpha1.Problem) error {
 		if subject != "" {
 			subject = " " + subject
 		}
-		if _, err := fmt.Fprintln(w, wrap(w, fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message))); err != nil {
+		if _, err := fmt.Fprintln(w,
+			wrap(w, fmt.Sprintf("%s %s%s: %s", p.Severity, p.Code, subject, p.Message))); err != nil {
 			return err
 		}
 	}

@@ -20,8 +20,8 @@ type series struct {
 	busBandwidthMBps    []int64
 	wrongElements       int64
 	maxRelativeErrorPPM *int64
-	// spreadPercent is how far repeats are apart at each size; apart says so in words for a group. Both are empty without
-	// repeats.
+	// spreadPercent is how far repeats are apart at each size; apart says so in words for a group. Both are empty
+	// without repeats.
 	spreadPercent []int32
 	apart         string
 }
@@ -41,8 +41,10 @@ func GroupAB(w io.Writer, group *state.Group, nodes []Member, variants ...string
 	all := make([]series, 0, len(group.Status.Results))
 	for i := range group.Status.Results {
 		r := &group.Status.Results[i]
-		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement}, variant: r.Variant, sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds,
-			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, apart: Apart(r, group.Status.Plan, nodes)})
+		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement},
+			variant: r.Variant, sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds,
+			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements,
+			maxRelativeErrorPPM: r.MaxRelativeErrorPPM, apart: Apart(r, group.Status.Plan, nodes)})
 	}
 	if err := abTables(w, all, variants); err != nil {
 		return err
@@ -63,14 +65,16 @@ func NodeAB(w io.Writer, node *Member, variants ...string) error {
 	all := make([]series, 0, len(run.Results))
 	for i := range run.Results {
 		r := &run.Results[i]
-		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement}, variant: r.Variant, sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds,
-			busBandwidthMBps: r.BusBandwidthMBps, wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, spreadPercent: r.SpreadPercent})
+		all = append(all, series{tableKey: tableKey{r.Collective, r.Datatype, r.Placement}, variant: r.Variant,
+			sizeBytes: r.SizeBytes, latencyNanoseconds: r.LatencyNanoseconds, busBandwidthMBps: r.BusBandwidthMBps,
+			wrongElements: r.WrongElements, maxRelativeErrorPPM: r.MaxRelativeErrorPPM, spreadPercent: r.SpreadPercent})
 	}
 	if err := abTables(w, all, variants); err != nil {
 		return err
 	}
 	if run.OmittedSeries > 0 {
-		if _, err := fmt.Fprintf(w, "%d more series were measured and judged; the run pod's log has them\n", run.OmittedSeries); err != nil {
+		if _, err := fmt.Fprintf(w, "%d more series were measured and judged; the run pod's log has them\n",
+			run.OmittedSeries); err != nil {
 			return err
 		}
 	}
@@ -120,7 +124,8 @@ func abTables(w io.Writer, all []series, variants []string) error {
 
 // named says whether a variant is among the names; no names are all.
 func named(names []string, v v1alpha1.Variant) bool {
-	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, string(v)) })
+	return len(names) == 0 ||
+		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, string(v)) })
 }
 
 func abTable(w io.Writer, key tableKey, measured []series, names []string) error {
@@ -128,7 +133,9 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 	if key.placement == v1alpha1.InPlace {
 		placement = "in place"
 	}
-	if _, err := fmt.Fprintf(w, "%s %s, %s (latency in us, bus bandwidth in GB/s = 10^9 bytes/s, gain against Baseline)\n", key.collective, key.datatype, placement); err != nil {
+	if _, err := fmt.Fprintf(w,
+		"%s %s, %s (latency in us, bus bandwidth in GB/s = 10^9 bytes/s, gain against Baseline)\n",
+		key.collective, key.datatype, placement); err != nil {
 		return err
 	}
 	head := []string{"SIZE"}
@@ -156,7 +163,8 @@ func abTable(w io.Writer, key tableKey, measured []series, names []string) error
 	for _, size := range allSizes(variants) {
 		row := []string{units.Bytes(size)}
 		for _, v := range variants {
-			row = append(row, at(v, size, v.latencyNanoseconds, units.Microseconds), at(v, size, v.busBandwidthMBps, units.GBps))
+			row = append(row, at(v, size, v.latencyNanoseconds, units.Microseconds),
+				at(v, size, v.busBandwidthMBps, units.GBps))
 			if v.variant != v1alpha1.VariantBaseline {
 				row = append(row, gain(baseline, v, size))
 			}
@@ -212,7 +220,8 @@ func gain(baseline *series, s series, size int64) string {
 		return unknown
 	}
 	i, j := slices.Index(baseline.sizeBytes, size), slices.Index(s.sizeBytes, size)
-	if i < 0 || j < 0 || i >= len(baseline.latencyNanoseconds) || j >= len(s.latencyNanoseconds) || s.latencyNanoseconds[j] <= 0 {
+	if i < 0 || j < 0 || i >= len(baseline.latencyNanoseconds) || j >= len(s.latencyNanoseconds) ||
+		s.latencyNanoseconds[j] <= 0 {
 		return unknown
 	}
 	return fmt.Sprintf("%.2fx", float64(baseline.latencyNanoseconds[i])/float64(s.latencyNanoseconds[j]))
@@ -224,7 +233,8 @@ func DataErrors(w io.Writer, all []v1alpha1.DataErrors) error {
 	if len(all) == 0 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(w, "\nErrors against an fp32 reference with random data (max: over the largest magnitude; mean: over the mean magnitude; elements over all ranks)"); err != nil {
+	if _, err := fmt.Fprintln(w, "\nErrors against an fp32 reference with random data (max: over the largest "+
+		"magnitude; mean: over the mean magnitude; elements over all ranks)"); err != nil {
 		return err
 	}
 	var rows [][]string
@@ -234,14 +244,16 @@ func DataErrors(w io.Writer, all []v1alpha1.DataErrors) error {
 			variant += " in place"
 		}
 		for i := range min(len(e.Collectives), len(e.SizeBytes)) {
-			rows = append(rows, []string{string(e.Collectives[i]), string(e.Datatype), string(e.Data), units.Bytes(e.SizeBytes[i]), variant,
-				item(e.MaxErrorPPM, i, units.Percent), item(e.MeanErrorPPM, i, units.Percent), counted(e.NaNElements, i), counted(e.OverflowElements, i),
+			rows = append(rows, []string{string(e.Collectives[i]), string(e.Datatype), string(e.Data),
+				units.Bytes(e.SizeBytes[i]), variant, item(e.MaxErrorPPM, i, units.Percent),
+				item(e.MeanErrorPPM, i, units.Percent), counted(e.NaNElements, i), counted(e.OverflowElements, i),
 				item(e.CheckedElements, i, decimal)})
 		}
 	}
 	// By collective, datatype and data: FP8 and Baseline stand beside each other.
 	slices.SortStableFunc(rows, func(a, b []string) int { return slices.Compare(a[:3], b[:3]) })
-	return table(w, append([][]string{{"COLLECTIVE", "DATATYPE", "DATA", "SIZE", "VARIANT", "MAX ERROR", "MEAN ERROR", "NAN", "OVERFLOWED", "CHECKED"}}, rows...))
+	return table(w, append([][]string{{"COLLECTIVE", "DATATYPE", "DATA", "SIZE", "VARIANT", "MAX ERROR", "MEAN ERROR",
+		"NAN", "OVERFLOWED", "CHECKED"}}, rows...))
 }
 
 func decimal(n int64) string { return fmt.Sprint(n) }

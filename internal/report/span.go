@@ -38,7 +38,8 @@ func Span(w io.Writer, group *state.Group, nodes []Member) error {
 		}
 	}
 	if len(s.Left) > 0 || s.LeftSet != "" {
-		lines = append(lines, wrap(w, fmt.Sprintf("went on without %s (index %s)", orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
+		lines = append(lines, wrap(w, fmt.Sprintf("went on without %s (index %s)",
+			orUnknown(strings.Join(s.Left, ", ")), orUnknown(s.LeftSet))))
 	}
 	if text := MoreCulprits(group, nodes); text != "" {
 		lines = append(lines, wrap(w, text))
@@ -148,7 +149,8 @@ func Indexes(group *state.Group, nodes []Member) string {
 }
 
 func search(l *v1alpha1.LocalizationStatus) string {
-	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", StepName(l.Step), l.State, units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
+	text := fmt.Sprintf("search for the culprit of %s: %s after %s in %d of at most %s", StepName(l.Step), l.State,
+		units.Counted(int64(l.Tests), "test"), l.Rounds, units.Counted(int64(l.MaxRounds), "round"))
 	if l.Seconds != nil {
 		text += fmt.Sprintf(", %s", time.Duration(*l.Seconds)*time.Second)
 	}
@@ -160,7 +162,8 @@ func SpanResults(w io.Writer, group *state.Group) error {
 	if group.Status.Span == nil || len(group.Status.Span.Results) == 0 {
 		return nil
 	}
-	if err := Title(w, "Over several nodes, run "+group.Status.Span.RunID+" (the tables above are of each node alone)"); err != nil {
+	if err := Title(w,
+		"Over several nodes, run "+group.Status.Span.RunID+" (the tables above are of each node alone)"); err != nil {
 		return err
 	}
 	return spanResults(w, group.Status.Span.Results)

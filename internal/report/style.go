@@ -34,7 +34,8 @@ const (
 )
 
 var attributes = map[Tone][]color.Attribute{
-	Good: {color.FgGreen}, Bad: {color.FgRed, color.Bold}, Warn: {color.FgYellow}, Bold: {color.Bold}, Faint: {color.Faint},
+	Good: {color.FgGreen}, Bad: {color.FgRed, color.Bold}, Warn: {color.FgYellow}, Bold: {color.Bold},
+	Faint: {color.Faint},
 }
 
 // Paint gives text in a tone, where w is a terminal with colours; else the text alone.
@@ -70,7 +71,8 @@ func toneOf(text string) Tone {
 		return Good
 	case "Fail", "False", "NotMet", "Failed", "Error", "NotInEffect", "NotUsable", "Incomplete", "slower", "lost":
 		return Bad
-	case "Inconclusive", "Skipped", "Partial", "Mixed", "Unknown", "NotConfirmed", "NotMeasured", "NotWorth", "Warning", "aborted", "stale", "noisy":
+	case "Inconclusive", "Skipped", "Partial", "Mixed", "Unknown", "NotConfirmed", "NotMeasured", "NotWorth", "Warning",
+		"aborted", "stale", "noisy":
 		return Warn
 	}
 	return Plain
@@ -78,7 +80,8 @@ func toneOf(text string) Tone {
 
 // tones are the columns whose words say whether something is good.
 var tones = map[string]bool{
-	"VERDICT": true, "STATE": true, "EFFECTIVE": true, "VERIFIED": true, "USABLE": true, "WORTH IT": true, "READY": true, "OUTCOME": true, "XGMI MESH": true,
+	"VERDICT": true, "STATE": true, "EFFECTIVE": true, "VERIFIED": true, "USABLE": true, "WORTH IT": true,
+	"READY": true, "OUTCOME": true, "XGMI MESH": true,
 }
 
 // gap is what stands between two columns; lastMin the least width that a wrapped last column is worth.

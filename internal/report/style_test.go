@@ -17,16 +17,21 @@ var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // TestColoursChangeNothingElse: without its escapes a coloured table is the plain one, so that columns stay aligned.
 func TestColoursChangeNothingElse(t *testing.T) {
 	group := &state.Group{Status: state.Status{Origin: v1alpha1.OriginSimulated,
-		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required", Effective: v1alpha1.EffectiveNotInEffect, Verified: v1alpha1.VerifiedUnknown, Reason: "NotBuilt", Message: "no"}},
-		Culprits: []v1alpha1.Culprit{{Node: "n", Kind: "GPU", Name: "0000:05:00.0", Reason: "SlowGPU", Message: "slow"}},
+		Settings: []v1alpha1.SettingStatus{{Name: "dda.AllReduce", Requested: "Required",
+			Effective: v1alpha1.EffectiveNotInEffect, Verified: v1alpha1.VerifiedUnknown,
+			Reason: "NotBuilt", Message: "no"}},
+		Culprits: []v1alpha1.Culprit{{Node: "n", Kind: "GPU", Name: "0000:05:00.0", Reason: "SlowGPU",
+			Message: "slow"}},
 	}}
-	for _, c := range []struct{ kind, status, reason string }{{"Ready", "False", "SlowGPU"}, {"Accepted", "True", "Accepted"}, {"Running", "False", "RunFinished"}, {"Simulated", "True", "Simulated"}} {
+	for _, c := range []struct{ kind, status, reason string }{{"Ready", "False", "SlowGPU"},
+		{"Accepted", "True", "Accepted"}, {"Running", "False", "RunFinished"}, {"Simulated", "True", "Simulated"}} {
 		group.Status.Conditions = append(group.Status.Conditions, condition(c.kind, c.status, c.reason))
 	}
 	show := func(w *Terminal) string {
 		var b bytes.Buffer
 		w.Writer = &b
-		for _, err := range []error{Notice(w, group), Conditions(w, group), Settings(w, group.Status.Settings), Culprits(w, group.Status.Culprits), Title(w, "Title")} {
+		for _, err := range []error{Notice(w, group), Conditions(w, group), Settings(w, group.Status.Settings),
+			Culprits(w, group.Status.Culprits), Title(w, "Title")} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +45,8 @@ func TestColoursChangeNothingElse(t *testing.T) {
 	if strings.Contains(plain, "\x1b") {
 		t.Error("escapes without colours")
 	}
-	for _, want := range []string{"\x1b[31;1mFalse", "\x1b[32mTrue", "\x1b[31;1mNotInEffect", "\x1b[31;1mGPU 0000:05:00.0 on node n", "\x1b[33mSIMULATED", "\x1b[1mTitle"} {
+	for _, want := range []string{"\x1b[31;1mFalse", "\x1b[32mTrue", "\x1b[31;1mNotInEffect",
+		"\x1b[31;1mGPU 0000:05:00.0 on node n", "\x1b[33mSIMULATED", "\x1b[1mTitle"} {
 		if !strings.Contains(coloured, want) {
 			t.Errorf("no %q in %q", want, coloured)
 		}
@@ -76,7 +82,8 @@ func TestTableFitsTheTerminal(t *testing.T) {
 	// Too narrow to wrap, or not a terminal: as it is.
 	for _, columns := range []int{0, 20} {
 		b.Reset()
-		if err := table(&Terminal{Writer: &b, Columns: columns}, rows); err != nil || strings.Count(b.String(), "\n") != 3 {
+		if err := table(&Terminal{Writer: &b, Columns: columns}, rows); err != nil ||
+			strings.Count(b.String(), "\n") != 3 {
 			t.Errorf("with %d columns:\n%s", columns, b.String())
 		}
 	}

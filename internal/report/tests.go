@@ -50,7 +50,8 @@ func TestLines(group *state.Group, nodes []Member) []TestLine {
 	bests := bestPairs(stage.Tests)
 	for i := range stage.Tests {
 		t := &stage.Tests[i]
-		line := TestLine{ID: t.ID, Set: t.Set, Verdict: t.Verdict, Reason: t.Reason, BusMBps: t.BusBandwidthMBps, Seconds: t.Seconds}
+		line := TestLine{ID: t.ID, Set: t.Set, Verdict: t.Verdict, Reason: t.Reason, BusMBps: t.BusBandwidthMBps,
+			Seconds: t.Seconds}
 		set, ok := parseMembers(t.Set)
 		mesh = mesh || t.Kind == v1alpha1.TestMesh
 		if i == unnoted {
@@ -64,7 +65,8 @@ func TestLines(group *state.Group, nodes []Member) []TestLine {
 		default:
 			set = set.without(left)
 			line.Set, line.Nodes = set.String(), whoIn(t, set, names)
-			if two := set.first(3); len(two) == 2 && !mesh && (t.Kind == v1alpha1.TestPairs || t.Kind == v1alpha1.TestPairRecord || t.Kind == v1alpha1.TestSearch) {
+			if two := set.first(3); len(two) == 2 && !mesh &&
+				(t.Kind == v1alpha1.TestPairs || t.Kind == v1alpha1.TestPairRecord || t.Kind == v1alpha1.TestSearch) {
 				line.Pair = []string{nameOf(two[0], names), nameOf(two[1], names)}
 			}
 		}
@@ -206,7 +208,8 @@ func spanResults(w io.Writer, results []v1alpha1.SpanResultSeries) error {
 		return nil
 	}
 	repeated := HasRepeats(results)
-	head := []string{"DIMENSION", "COMMUNICATORS", "RANKS", "NODES", "COLLECTIVE", "SIZE", "LATENCY (us)", "BUSBW (GB/s)", "SLOWEST (GB/s)"}
+	head := []string{"DIMENSION", "COMMUNICATORS", "RANKS", "NODES", "COLLECTIVE", "SIZE", "LATENCY (us)",
+		"BUSBW (GB/s)", "SLOWEST (GB/s)"}
 	if repeated {
 		head = append(head, "REPEATS", "APART")
 	}
@@ -225,7 +228,8 @@ func spanResults(w io.Writer, results []v1alpha1.SpanResultSeries) error {
 		if r.Slowest != "" {
 			slowest += " " + r.Slowest
 		}
-		row := []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks), fmt.Sprint(r.Nodes), what, units.Bytes(r.SizeBytes[last]),
+		row := []string{r.Dimension, fmt.Sprint(r.Communicators), fmt.Sprint(r.Ranks),
+			fmt.Sprint(r.Nodes), what, units.Bytes(r.SizeBytes[last]),
 			item(r.LatencyNanoseconds, last, units.Microseconds), item(r.BusBandwidthMBps, last, units.GBps), slowest}
 		if repeated {
 			repeats, spread := RepeatsWords(r, last)

@@ -27,7 +27,8 @@ func Topology(w io.Writer, n *Member) error {
 		legend = "15 = one xGMI hop, p = over PCIe, ? = no link known"
 	}
 	if _, err := fmt.Fprintf(w, "%s: %d x %s (%s, %s), xGMI mesh %s, %s; weights by KFD: %s\n",
-		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, MeshWords(f.XGMI), units.Counted(int64(f.XGMI.Hives), "hive"), legend); err != nil {
+		n.Spec.NodeName, f.GPUCount, f.GPUModel, f.GFXTarget, f.Partition, MeshWords(f.XGMI),
+		units.Counted(int64(f.XGMI.Hives), "hive"), legend); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w, wrap(w, countedGPUs(f))); err != nil {
@@ -69,8 +70,9 @@ func lastSeen(w io.Writer, n *Member) error {
 		_, err := fmt.Fprintf(w, "nothing is known of node %s yet\n", n.Spec.NodeName)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s, as run %s saw it: %s x %s (%s), xGMI mesh %s; amdgpu %s; ROCm %s\n", n.Spec.NodeName, n.Spec.Run.ID,
-		orUnknown(h.GPUs), orUnknown(h.Model), orUnknown(h.Mode), orUnknown(h.Mesh), orUnknown(h.Driver), orUnknown(h.ROCm))
+	_, err := fmt.Fprintf(w, "%s, as run %s saw it: %s x %s (%s), xGMI mesh %s; amdgpu %s; ROCm %s\n",
+		n.Spec.NodeName, n.Spec.Run.ID, orUnknown(h.GPUs), orUnknown(h.Model), orUnknown(h.Mode), orUnknown(h.Mesh),
+		orUnknown(h.Driver), orUnknown(h.ROCm))
 	if line := measuredLinks(n); err == nil && line != "" {
 		_, err = fmt.Fprintln(w, line)
 	}
@@ -84,7 +86,8 @@ func lastSeen(w io.Writer, n *Member) error {
 func countedGPUs(f *v1alpha1.NodeFacts) string {
 	var parts []string
 	counts := fmt.Sprintf("GPUs: KFD %d (%d devices)", f.GPUCount, f.DeviceCount)
-	counts += ", PCI " + number(f.PCIGPUCount) + ", render nodes " + number(f.RenderNodeCount) + ", modules " + number(f.ModuleCount)
+	counts += ", PCI " + number(f.PCIGPUCount) + ", render nodes " + number(f.RenderNodeCount) + ", modules " +
+		number(f.ModuleCount)
 	parts = append(parts, counts)
 	if f.Function != "" {
 		parts = append(parts, "function "+f.Function)
@@ -214,8 +217,8 @@ func rasCounters(r *v1alpha1.RASFacts) string {
 		}
 		return fmt.Sprint(*n)
 	}
-	line := fmt.Sprintf("errors since the driver was loaded: %s uncorrectable, %s correctable, %s deferred; %s retired pages",
-		of(r.Uncorrectable), of(r.Correctable), of(r.Deferred), of(r.RetiredPages))
+	line := fmt.Sprintf("errors since the driver was loaded: %s uncorrectable, %s correctable, %s deferred; "+
+		"%s retired pages", of(r.Uncorrectable), of(r.Correctable), of(r.Deferred), of(r.RetiredPages))
 	if r.Unreadable > 0 {
 		line += fmt.Sprintf("; counters of %d GPUs could not be read and are not in it", r.Unreadable)
 	}
@@ -227,5 +230,6 @@ func measuredLinks(n *Member) string {
 		return ""
 	}
 	l := n.Status.Run.Links
-	return fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)", units.Bytes(l.SizeBytes), units.GBps(l.MedianMBps), units.GBps(l.MinMBps), orUnknown(l.Slowest))
+	return fmt.Sprintf("measured between pairs at %s: median %s GB/s, slowest %s GB/s (%s)",
+		units.Bytes(l.SizeBytes), units.GBps(l.MedianMBps), units.GBps(l.MinMBps), orUnknown(l.Slowest))
 }

@@ -17,7 +17,8 @@ import (
 func obeyed(text string) string {
 	for i, r := range text {
 		_, size := utf8.DecodeRuneInString(text[i:])
-		if r != '\n' && r != '\t' && (unicode.In(r, unicode.C, unicode.Zl, unicode.Zp) || r == utf8.RuneError && size == 1) {
+		if r != '\n' && r != '\t' &&
+			(unicode.In(r, unicode.C, unicode.Zl, unicode.Zp) || r == utf8.RuneError && size == 1) {
 			return fmt.Sprintf("%q at %d", r, i)
 		}
 	}
@@ -77,7 +78,8 @@ func TestCharactersMayComeInParts(t *testing.T) {
 // FuzzTerminalObeysNothing: whatever nodes write, a terminal obeys our own colours only; and a table of it stays in its
 // lines.
 func FuzzTerminalObeysNothing(f *testing.F) {
-	for _, seed := range []string{"plain", "\x1b]0;pwned\a", "\x1b[32mTrue\x1b[0m", "\u202e", "\xff\xe2\x80", "a\r\nb", "\x00A\x00", paintMark, paintMark + "1", paintMark + "9x" + paintMark + "."} {
+	for _, seed := range []string{"plain", "\x1b]0;pwned\a", "\x1b[32mTrue\x1b[0m", "\u202e", "\xff\xe2\x80", "a\r\nb",
+		"\x00A\x00", paintMark, paintMark + "1", paintMark + "9x" + paintMark + "."} {
 		f.Add(seed, true)
 		f.Add(seed, false)
 	}
@@ -95,7 +97,8 @@ func FuzzTerminalObeysNothing(f *testing.F) {
 		}
 		for _, write := range []func() error{
 			func() error {
-				return Culprits(w, []v1alpha1.Culprit{{Node: text, Kind: "GPU", Name: text, Reason: text, Message: text}})
+				return Culprits(w,
+					[]v1alpha1.Culprit{{Node: text, Kind: "GPU", Name: text, Reason: text, Message: text}})
 			},
 			func() error { _, err := io.WriteString(w, Paint(w, Bad, text)); return err },
 			func() error { _, err := io.WriteString(w, text+"."); return err },

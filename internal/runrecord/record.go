@@ -34,14 +34,17 @@ func Read(r io.Reader) (*v1alpha1.CommRun, error) {
 	case out.Kind != Kind:
 		return nil, fmt.Errorf("expected kind %s, got %q; %s", Kind, out.Kind, next)
 	case out.APIVersion != v1alpha1.GroupVersion.String():
-		return nil, fmt.Errorf("expected a CommRun of %s, got one of %q; %s", v1alpha1.GroupVersion, out.APIVersion, next)
+		return nil,
+			fmt.Errorf("expected a CommRun of %s, got one of %q; %s", v1alpha1.GroupVersion, out.APIVersion, next)
 	case out.Status.ID == "":
 		return nil, errors.New("the CommRun has no status.id: it has not started; " + next)
 	}
 	for i := range out.Status.Results {
 		s := &out.Status.Results[i]
-		if len(s.LatencyNanoseconds) > len(s.SizeBytes) || len(s.BusBandwidthMBps) > len(s.SizeBytes) || len(s.NoisePercent) > len(s.SizeBytes) {
-			return nil, fmt.Errorf("the CommRun of run %s is damaged: series %d has more figures than sizes", out.Status.ID, i)
+		if len(s.LatencyNanoseconds) > len(s.SizeBytes) || len(s.BusBandwidthMBps) > len(s.SizeBytes) ||
+			len(s.NoisePercent) > len(s.SizeBytes) {
+			return nil,
+				fmt.Errorf("the CommRun of run %s is damaged: series %d has more figures than sizes", out.Status.ID, i)
 		}
 	}
 	return &out, nil

@@ -18,10 +18,13 @@ func commRun() *v1alpha1.CommRun {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pool-5"},
 		Spec:       v1alpha1.CommRunSpec{GroupName: "pool"},
 		Status: v1alpha1.CommRunStatus{
-			GroupRunStatus: v1alpha1.GroupRunStatus{ID: "2-5", Number: 5, Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictPass},
+			GroupRunStatus: v1alpha1.GroupRunStatus{ID: "2-5", Number: 5, Phase: v1alpha1.RunPhaseFinished,
+				Verdict: v1alpha1.VerdictPass},
 			RunResults: v1alpha1.RunResults{Results: []v1alpha1.GroupResultSeries{{
-				Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1024, 4096},
-				LatencyNanoseconds: []int64{1, 2}, BusBandwidthMBps: []int64{4, 5}, MinBusBandwidthMBps: []int64{3, 4}, NoisePercent: []int32{1, -1},
+				Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16,
+				SizeBytes:          []int64{1024, 4096},
+				LatencyNanoseconds: []int64{1, 2}, BusBandwidthMBps: []int64{4, 5}, MinBusBandwidthMBps: []int64{3, 4},
+				NoisePercent: []int32{1, -1},
 			}}},
 		},
 	}
@@ -45,8 +48,9 @@ func TestReadRefuses(t *testing.T) {
 		"another object": {`{"kind":"Pod"}`, `expected kind CommRun, got "Pod"`},
 		"newer":          {`{"apiVersion":"rcclx.io/v2","kind":"CommRun"}`, "expected a CommRun of rcclx.io/v1alpha1"},
 		"no run":         {`{` + run + `}`, "no status.id"},
-		"damaged":        {`{` + run + `,"status":{"id":"1-1","results":[{"sizeBytes":[1],"busBandwidthMBps":[1,2]}]}}`, "more figures than sizes"},
-		"endless":        {strings.Repeat(" ", maxJSONBytes+1), "no CommRun is so large"},
+		"damaged": {`{` + run + `,"status":{"id":"1-1","results":[{"sizeBytes":[1],"busBandwidthMBps":[1,2]}]}}`,
+			"more figures than sizes"},
+		"endless": {strings.Repeat(" ", maxJSONBytes+1), "no CommRun is so large"},
 	} {
 		if _, err := Read(strings.NewReader(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -70,7 +74,8 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("taken: %+v", r)
 		}
 		for i := range r.Status.Results {
-			if s := &r.Status.Results[i]; len(s.NoisePercent) > len(s.SizeBytes) || len(s.BusBandwidthMBps) > len(s.SizeBytes) {
+			if s := &r.Status.Results[i]; len(s.NoisePercent) > len(s.SizeBytes) ||
+				len(s.BusBandwidthMBps) > len(s.SizeBytes) {
 				t.Fatalf("taken: %+v", s)
 			}
 		}

@@ -46,7 +46,8 @@ func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := o.clock.local.Now()
 	response, err := o.next.RoundTrip(r)
 	if err == nil {
-		// net/http's server writes Date into each answer, to the second below (RFC 9110, 6.6.1). No Date teaches nothing.
+		// net/http's server writes Date into each answer, to the second below (RFC 9110, 6.6.1). No Date teaches
+		// nothing.
 		if date, bad := http.ParseTime(response.Header.Get("Date")); bad == nil {
 			o.clock.learn(sent, o.clock.local.Now(), date)
 		}

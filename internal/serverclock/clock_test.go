@@ -27,7 +27,8 @@ func TestNowIsTheServersTime(t *testing.T) {
 		truth = truth.Add(takes)
 		return &http.Response{Header: h}, nil
 	}))
-	for _, off := range []time.Duration{0, time.Second, -4 * time.Second, 6 * time.Minute, -11 * time.Minute, 0, 24 * time.Hour, 3 * time.Second} {
+	for _, off := range []time.Duration{0, time.Second, -4 * time.Second, 6 * time.Minute, -11 * time.Minute, 0,
+		24 * time.Hour, 3 * time.Second} {
 		for _, takes = range []time.Duration{0, time.Second, 20 * time.Second, 0} {
 			truth = truth.Add(time.Minute)
 			local.SetTime(truth.Add(off))
@@ -37,7 +38,8 @@ func TestNowIsTheServersTime(t *testing.T) {
 			}
 			wrong, allowed := c.Now().Sub(truth).Abs(), tolerance+time.Second+takes
 			if wrong > allowed {
-				t.Errorf("local clock %s off, answer in %s: now is %s wrong, at most %s is allowed", off, takes, wrong, allowed)
+				t.Errorf("local clock %s off, answer in %s: now is %s wrong, at most %s is allowed",
+					off, takes, wrong, allowed)
 			}
 			if off == 0 && before.Equal(truth.Add(-takes)) && c.offset.Load() != 0 {
 				t.Errorf("a right clock was corrected by %s", time.Duration(c.offset.Load()))

@@ -85,7 +85,8 @@ func Libraries(t testing.TB, fault string) string {
 	if err := os.MkdirAll(boot, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{filepath.Join(root, "simrocm.conf"): strings.Join(conf, "\n") + "\n", filepath.Join(boot, "boot_id"): "simulated-boot\n"} {
+	for path, text := range map[string]string{filepath.Join(root, "simrocm.conf"): strings.Join(conf, "\n") + "\n",
+		filepath.Join(boot, "boot_id"): "simulated-boot\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

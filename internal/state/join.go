@@ -65,7 +65,8 @@ func latestBefore(runs []v1alpha1.CommRun, number int64) (latest *v1alpha1.CommR
 func Join(group *v1alpha1.CommGroup, runs []v1alpha1.CommRun) *Group {
 	from := &group.Status
 	g := &Group{TypeMeta: group.TypeMeta, ObjectMeta: group.ObjectMeta, Spec: group.Spec, Status: Status{
-		Conditions: from.Conditions, Remarks: from.Remarks, ObservedGeneration: from.ObservedGeneration, Origin: from.Origin,
+		Conditions: from.Conditions, Remarks: from.Remarks, ObservedGeneration: from.ObservedGeneration,
+		Origin:  from.Origin,
 		Members: from.Members, Run: from.Run, Inventory: from.Inventory, Effective: from.Effective,
 		Headline: from.Headline, Culprits: from.Culprits, CulpritsRunID: from.CulpritsRunID, Baseline: from.Baseline,
 		History: from.History, Trend: from.Trend, Budget: from.Budget, Gating: from.Gating, WouldGate: from.WouldGate,
@@ -145,8 +146,9 @@ func requests(runs []v1alpha1.CommRun) (names []string) {
 // GroupStatus is the CommGroup's own part of the status.
 func (s *Status) GroupStatus() v1alpha1.CommGroupStatus {
 	out := v1alpha1.CommGroupStatus{
-		Conditions: s.Conditions, Remarks: s.Remarks, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin, Members: s.Members,
-		Run: s.Run, Inventory: s.Inventory[:min(len(s.Inventory), maxInventory)],
+		Conditions: s.Conditions, Remarks: s.Remarks, ObservedGeneration: s.ObservedGeneration, Origin: s.Origin,
+		Members: s.Members,
+		Run:     s.Run, Inventory: s.Inventory[:min(len(s.Inventory), maxInventory)],
 		Effective: s.Effective, Headline: s.Headline, CulpritsRunID: s.CulpritsRunID,
 		History: s.History, Trend: s.Trend, Budget: s.Budget, Gating: s.Gating, WouldGate: s.WouldGate,
 		Published: s.Published, NextRunTime: s.NextRunTime, Schedule: s.Schedule,
@@ -231,7 +233,8 @@ func templateOf(spec *v1alpha1.CommGroupSpec) *v1alpha1.RunTemplate {
 	// These change nothing in what is measured.
 	spec.Runtime.Pod, spec.Runtime.ImagePullSecrets = v1alpha1.PodOverrides{}, nil
 	return &v1alpha1.RunTemplate{RanksPerNode: spec.RanksPerNode, Span: spec.Span, Mesh: spec.Mesh,
-		Network: spec.Network, Runtime: spec.Runtime, DDA: spec.DDA, LowPrecision: spec.LowPrecision, Benchmark: spec.Benchmark}
+		Network: spec.Network, Runtime: spec.Runtime, DDA: spec.DDA, LowPrecision: spec.LowPrecision,
+		Benchmark: spec.Benchmark}
 }
 
 // Objects are the CommGroup and the CommRun that the value is stored as, for those who make both up; the latter is

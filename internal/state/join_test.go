@@ -100,25 +100,32 @@ func TestJoin(t *testing.T) {
 		"one is asked for": {nil, runs{asked}, 0, "", 0, []string{"asked"}, false},
 		"the only run":     {shortly(1, finished), runs{first}, 1, finished, 1, nil, false},
 		"the latest one, by its number": {shortly(10, finished),
-			runs{scheduled(9, finished), scheduled(10, finished), asked, first}, 10, finished, 10, []string{"asked"}, false},
+			runs{scheduled(9, finished), scheduled(10, finished), asked, first}, 10, finished, 10,
+			[]string{"asked"}, false},
 		"the group is not written yet": {shortly(1, finished), runs{first, some}, 2, running, 2, nil, false},
 		"the group never said so":      {nil, runs{first}, 1, finished, 1, nil, false},
 		"the CommRun knows it better":  {shortly(1, running), runs{first}, 1, finished, 1, nil, false},
-		"the group is newer than any":  {shortly(3, running), runs{first, scheduled(2, finished)}, 3, running, 0, nil, false},
-		"the CommRun is gone":          {shortly(1, finished), nil, 1, finished, 0, nil, false},
-		"a scheduled repeat goes on":   {shortly(2, running), runs{scheduled(2, running), first}, 2, running, 1, nil, false},
-		"a requested repeat goes on":   {shortly(2, running), runs{requested, first}, 2, running, 1, nil, false},
+		"the group is newer than any": {shortly(3, running), runs{first, scheduled(2, finished)}, 3,
+			running, 0, nil, false},
+		"the CommRun is gone": {shortly(1, finished), nil, 1, finished, 0, nil, false},
+		"a scheduled repeat goes on": {shortly(2, running), runs{scheduled(2, running), first}, 2,
+			running, 1, nil, false},
+		"a requested repeat goes on": {shortly(2, running), runs{requested, first}, 2, running, 1, nil, false},
 		"a repeat of the latest before it": {shortly(4, running),
-			runs{scheduled(4, running), first, scheduled(3, finished), scheduled(2, finished)}, 4, running, 3, nil, false},
-		"another spec's run before it": {shortly(2, running), runs{requestedOfAnother, first}, 2, running, 0, nil, false},
+			runs{scheduled(4, running), first, scheduled(3, finished), scheduled(2, finished)}, 4,
+			running, 3, nil, false},
+		"another spec's run before it": {shortly(2, running), runs{requestedOfAnother, first}, 2,
+			running, 0, nil, false},
 		"a repeat of what is not kept": {shortly(2, running), runs{scheduled(2, running)}, 2, running, 0, nil, false},
 		"a repeat ended": {shortly(2, running),
 			runs{scheduled(2, finished), first}, 2, finished, 2, nil, false},
-		"a repeat was aborted":      {shortly(2, running), runs{scheduled(2, aborted), first}, 2, aborted, 2, nil, false},
-		"the spec has changed":      {shortly(2, running), runs{changed, first}, 2, running, 2, nil, false},
-		"a run is being suspended":  {shortly(2, running), runs{stopping, first}, 2, running, 1, nil, true},
-		"a run is suspended":        {shortly(2, aborted), runs{stopped, first}, 2, aborted, 2, nil, true},
-		"a suspended run may go on": {shortly(2, aborted), runs{goesOn, first}, 2, aborted, 2, []string{"pool-2"}, false},
+		"a repeat was aborted": {shortly(2, running), runs{scheduled(2, aborted), first}, 2,
+			aborted, 2, nil, false},
+		"the spec has changed":     {shortly(2, running), runs{changed, first}, 2, running, 2, nil, false},
+		"a run is being suspended": {shortly(2, running), runs{stopping, first}, 2, running, 1, nil, true},
+		"a run is suspended":       {shortly(2, aborted), runs{stopped, first}, 2, aborted, 2, nil, true},
+		"a suspended run may go on": {shortly(2, aborted), runs{goesOn, first}, 2, aborted, 2,
+			[]string{"pool-2"}, false},
 	} {
 		group := pool()
 		group.Status.Run, group.Status.Culprits = tc.short, []v1alpha1.Culprit{{Name: "0"}}
@@ -288,7 +295,8 @@ func TestRunStatus(t *testing.T) {
 	template := templateOf(&spec)
 	old := templateOf(&v1alpha1.CommGroupSpec{RanksPerNode: 4})
 	ended := commRun(1, TriggerSpecChanged, finished)
-	ended.Status.Template, ended.Status.Members, ended.Status.Origin = old, &v1alpha1.MemberCounts{Passed: 4}, v1alpha1.OriginSimulated
+	ended.Status.Template, ended.Status.Members, ended.Status.Origin = old, &v1alpha1.MemberCounts{Passed: 4},
+		v1alpha1.OriginSimulated
 	ended.Status.Summary = &v1alpha1.RunSummary{ID: "1-1", Members: "4/4"}
 	started := commRun(1, TriggerSpecChanged, running)
 	started.Status.Template = old
@@ -301,13 +309,15 @@ func TestRunStatus(t *testing.T) {
 			Template: template, Origin: v1alpha1.OriginHardware}
 	}
 	// over is one that has ended, with the members and summary of now or those that it had before.
-	over := func(phase v1alpha1.RunPhase, of *v1alpha1.RunTemplate, summary *v1alpha1.RunSummary) v1alpha1.CommRunStatus {
+	over := func(phase v1alpha1.RunPhase, of *v1alpha1.RunTemplate,
+		summary *v1alpha1.RunSummary) v1alpha1.CommRunStatus {
 		s := whole(phase, of)
 		s.Members, s.Summary, s.Baseline = &now, summary, baseline
 		return s
 	}
 	before := over(finished, old, ended.Status.Summary)
-	before.Members, before.Inventory, before.Origin = ended.Status.Members, ended.Status.Inventory, v1alpha1.OriginSimulated
+	before.Members, before.Inventory, before.Origin = ended.Status.Members, ended.Status.Inventory,
+		v1alpha1.OriginSimulated
 	repeat := whole(running, template)
 	repeat.RunResults, repeat.Culprits = v1alpha1.RunResults{Span: all.Span}, nil
 	repeat.Trigger = TriggerScheduled
@@ -417,14 +427,16 @@ func TestRunsOf(t *testing.T) {
 	taken := asked
 	taken.OwnerReferences = own.OwnerReferences
 	earlier, orphan, elsewhere, other := own, own, asked, asked
-	earlier.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup", Name: "pool", UID: "uid-earlier"}}
+	earlier.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CommGroup",
+		Name: "pool", UID: "uid-earlier"}}
 	orphan.OwnerReferences = nil
 	elsewhere.Namespace = "another"
 	other.Spec.GroupName = "pool-2"
 	waits := asked
 	waits.OwnerReferences = earlier.OwnerReferences
 	ofWorkflow := asked
-	ofWorkflow.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "nightly", UID: "w"}}
+	ofWorkflow.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow",
+		Name: "nightly", UID: "w"}}
 	foreign := other
 	foreign.OwnerReferences = own.OwnerReferences
 	for name, tc := range map[string]struct {
@@ -456,7 +468,8 @@ func full() *Group {
 		ObjectMeta: pool().ObjectMeta,
 		Spec:       v1alpha1.CommGroupSpec{RanksPerNode: 8, Span: v1alpha1.SpanGroup},
 		Status: Status{
-			Conditions:         []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", LastTransitionTime: *at(9)}},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False",
+				LastTransitionTime: *at(9)}},
 			ObservedGeneration: 2,
 			Origin:             v1alpha1.OriginSimulated,
 			Members:            v1alpha1.MemberCounts{Selected: 4, Passed: 3, Failed: 1, Summary: "3/4"},

@@ -43,7 +43,8 @@ type Options struct {
 	SystemNamespace string
 	// Deadline of the whole bundle, and ItemDeadline of each part.
 	Deadline, ItemDeadline time.Duration
-	// LogBytes of each container's log, its end; MaxPods whose logs and MaxNodes whose objects are taken, the worst first.
+	// LogBytes of each container's log, its end; MaxPods whose logs and MaxNodes whose objects are taken, the worst
+	// first.
 	LogBytes          int
 	MaxPods, MaxNodes int
 	Now               time.Time
@@ -55,7 +56,8 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.SystemNamespace = cmp.Or(o.SystemNamespace, "commgroup-system")
 	o.Deadline, o.ItemDeadline = cmp.Or(o.Deadline, defaultDeadline), cmp.Or(o.ItemDeadline, defaultItemDeadline)
-	o.LogBytes, o.MaxPods, o.MaxNodes = cmp.Or(o.LogBytes, defaultLogBytes), cmp.Or(o.MaxPods, defaultMaxPods), cmp.Or(o.MaxNodes, defaultMaxNodes)
+	o.LogBytes, o.MaxPods, o.MaxNodes = cmp.Or(o.LogBytes, defaultLogBytes), cmp.Or(o.MaxPods, defaultMaxPods),
+		cmp.Or(o.MaxNodes, defaultMaxNodes)
 	return o
 }
 
@@ -110,7 +112,8 @@ func (b *Bundle) add(path string, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.total+len(clean) > maxTotalBytes {
-		b.Missing = append(b.Missing, Missing{path, "file", fmt.Sprintf("the bundle is full: it holds at most %d MiB", maxTotalBytes>>20)})
+		b.Missing = append(b.Missing,
+			Missing{path, "file", fmt.Sprintf("the bundle is full: it holds at most %d MiB", maxTotalBytes>>20)})
 		return
 	}
 	b.total += len(clean)
@@ -131,7 +134,9 @@ func (b *Bundle) note(format string, args ...any) {
 
 // finish brings everything into an order that does not depend on which answer came first.
 func (b *Bundle) finish(o Options, words string) {
-	slices.SortFunc(b.Missing, func(x, y Missing) int { return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.What, y.What)) })
+	slices.SortFunc(b.Missing, func(x, y Missing) int {
+		return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.What, y.What))
+	})
 	slices.SortFunc(b.Files, func(x, y File) int { return cmp.Compare(x.Path, y.Path) })
 	slices.Sort(b.Notes)
 	b.Files = append([]File{{"summary.md", []byte(summary(b, o, words))}}, b.Files...)
@@ -147,7 +152,8 @@ func (b *Bundle) Write(w io.Writer, folder string, now time.Time) error {
 	packed := gzip.NewWriter(w)
 	out := tar.NewWriter(packed)
 	for _, f := range b.Files {
-		head := &tar.Header{Name: folder + "/" + f.Path, Mode: 0o644, Size: int64(len(f.Data)), ModTime: now, Format: tar.FormatPAX}
+		head := &tar.Header{Name: folder + "/" + f.Path, Mode: 0o644, Size: int64(len(f.Data)), ModTime: now,
+			Format: tar.FormatPAX}
 		if err := out.WriteHeader(head); err != nil {
 			return fmt.Errorf("writing %s: %w", f.Path, err)
 		}
@@ -181,7 +187,8 @@ func (g *gatherer) run(ctx context.Context, items []item) {
 			data, err := it.get(within)
 			switch {
 			case err != nil && ctx.Err() != nil:
-				err = fmt.Errorf("the bundle's deadline of %s was over; allow more with --timeout: %w", g.o.Deadline, err)
+				err = fmt.Errorf("the bundle's deadline of %s was over; allow more with --timeout: %w",
+					g.o.Deadline, err)
 			case err != nil && within.Err() != nil:
 				err = fmt.Errorf("no answer within %s: %w", g.o.ItemDeadline, err)
 			}

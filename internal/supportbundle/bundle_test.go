@@ -41,13 +41,15 @@ func meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 }
 
 func podSpec(node string) corev1.PodSpec {
-	return corev1.PodSpec{NodeName: node, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull-me"}}, Containers: []corev1.Container{{Name: "main",
-		Env: []corev1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "MY_PASSWORD", Value: secret}, {Name: "HF_HOME", Value: secret}}}}}
+	return corev1.PodSpec{NodeName: node, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull-me"}},
+		Containers: []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "NCCL_DEBUG", Value: "INFO"},
+			{Name: "MY_PASSWORD", Value: secret}, {Name: "HF_HOME", Value: secret}}}}}
 }
 
 func pod(namespace, name, node string, labels map[string]string, restarts int32) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: meta(namespace, name, labels), Spec: podSpec(node), Status: corev1.PodStatus{Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
+	return &corev1.Pod{ObjectMeta: meta(namespace, name, labels), Spec: podSpec(node),
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main",
+			RestartCount: restarts, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
 }
 
 // cluster is a group of n nodes with its pods, the operator, and a Secret that nobody may read.
@@ -57,17 +59,22 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	group := &state.Group{ObjectMeta: meta("ml", "pool", nil), Status: state.Status{Culprits: []v1alpha1.Culprit{{Kind: "Node", Name: "node-1", Node: "node-1", Reason: "SlowNode", Message: "slow; drain it"}},
+	group := &state.Group{ObjectMeta: meta("ml", "pool", nil), Status: state.Status{Culprits: []v1alpha1.Culprit{
+		{Kind: "Node", Name: "node-1", Node: "node-1", Reason: "SlowNode", Message: "slow; drain it"}},
 		Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings"},
-		Run:       &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished, StartTime: metav1.NewTime(now)},
-		Results: []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 20},
+		Run: &v1alpha1.GroupRunStatus{ID: "1-1", Number: 1, Phase: v1alpha1.RunPhaseFinished,
+			StartTime: metav1.NewTime(now)},
+		Results: []v1alpha1.GroupResultSeries{{Variant: v1alpha1.VariantBaseline,
+			Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: []int64{1 << 20},
 			LatencyNanoseconds: []int64{654321}, BusBandwidthMBps: []int64{1602}, MinBusBandwidthMBps: []int64{1602}}}}}
 	group.UID = "group-uid"
 	group.Spec.Runtime.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-me"}}
 	crds := make([]client.Object, 0, 4)
 	for _, kind := range []string{"commgroups", "commruns", "commtasks", "commnodes"} {
-		crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": []any{map[string]any{"name": "v1alpha1", "schema": map[string]any{"big": "one"}}}}}}
-		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"versions": []any{map[string]any{"name": "v1alpha1", "schema": map[string]any{"big": "one"}}}}}}
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		crd.SetName(kind + ".rcclx.io")
 		crds = append(crds, crd)
 	}
@@ -76,7 +83,8 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 	elsewhere := state.NewRun(&metav1.ObjectMeta{Namespace: "ml", Name: "other"}, "other-1")
 	groups := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored, run, elsewhere).WithObjects(crds...)
 	mine := map[string]string{v1alpha1.LabelGroup: "pool", v1alpha1.LabelRole: v1alpha1.RoleRun}
-	monitor := map[string]string{"app.kubernetes.io/name": "commgroup-monitor", v1alpha1.LabelRole: v1alpha1.RoleMonitor}
+	monitor := map[string]string{"app.kubernetes.io/name": "commgroup-monitor",
+		v1alpha1.LabelRole: v1alpha1.RoleMonitor}
 	manager := map[string]string{"app.kubernetes.io/name": "commgroup-manager"}
 	controlled := meta("ml", "pool-rccl-settings", nil)
 	yes := true
@@ -84,22 +92,32 @@ func cluster(t *testing.T, n int) (Clients, *kubefake.Clientset) {
 	objects := []runtime.Object{
 		&corev1.Secret{ObjectMeta: meta("ml", "pull-me", nil), StringData: map[string]string{"x": secret}},
 		&corev1.ConfigMap{ObjectMeta: controlled, Data: map[string]string{"RCCL_X": "1"}},
-		&appsv1.Deployment{ObjectMeta: meta("ops", "commgroup-manager", manager), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: podSpec("")}}},
+		&appsv1.Deployment{ObjectMeta: meta("ops", "commgroup-manager", manager),
+			Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: podSpec("")}}},
 		pod("ops", "manager-0", "node-0", manager, 1),
-		&appsv1.DaemonSet{ObjectMeta: meta("ops", "commgroup-monitor", monitor), Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: podSpec("")}}},
+		&appsv1.DaemonSet{ObjectMeta: meta("ops", "commgroup-monitor", monitor),
+			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: podSpec("")}}},
 		pod("ops", "monitor-elsewhere", "elsewhere", monitor, 1), // a node of no member
-		&corev1.Event{ObjectMeta: meta("ml", "e1", nil), InvolvedObject: corev1.ObjectReference{Kind: "CommGroup", Name: "pool"}, Reason: "RunFinished", Message: "over"},
-		&corev1.Event{ObjectMeta: meta("ml", "e2", nil), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "someone-elses"}, Reason: "Foreign", Message: "x"},
+		&corev1.Event{ObjectMeta: meta("ml", "e1", nil),
+			InvolvedObject: corev1.ObjectReference{Kind: "CommGroup", Name: "pool"}, Reason: "RunFinished",
+			Message: "over"},
+		&corev1.Event{ObjectMeta: meta("ml", "e2", nil),
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "someone-elses"},
+			Reason:         "Foreign", Message: "x"},
 	}
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)
-		ct := &v1alpha1.CommTask{ObjectMeta: meta("ml", v1alpha1.CommTaskName("pool", name), map[string]string{v1alpha1.LabelGroup: "pool"}),
+		ct := &v1alpha1.CommTask{ObjectMeta: meta("ml", v1alpha1.CommTaskName("pool", name),
+			map[string]string{v1alpha1.LabelGroup: "pool"}),
 			Spec: v1alpha1.CommTaskSpec{NodeName: name, Ranks: v1alpha1.RankRange{First: int32(i * 8)}}}
 		groups = groups.WithObjects(ct)
-		cn := &v1alpha1.CommNode{ObjectMeta: meta("", name, nil), Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{GPUModel: "MI300X", Problems: []v1alpha1.Problem{{Code: "NICDown"}}}}}
+		cn := &v1alpha1.CommNode{ObjectMeta: meta("", name, nil), Status: v1alpha1.CommNodeStatus{
+			Facts: &v1alpha1.NodeFacts{GPUModel: "MI300X", Problems: []v1alpha1.Problem{{Code: "NICDown"}}}}}
 		groups = groups.WithObjects(cn)
-		node := &corev1.Node{ObjectMeta: meta("", name, map[string]string{"zone": "a"}), Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.7"}}}}
-		objects = append(objects, node, pod("ml", "pool-run-"+name, name, mine, 0), pod("ops", "monitor-"+name, name, monitor, 0))
+		node := &corev1.Node{ObjectMeta: meta("", name, map[string]string{"zone": "a"}),
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.7"}}}}
+		objects = append(objects, node, pod("ml", "pool-run-"+name, name, mine, 0),
+			pod("ops", "monitor-"+name, name, monitor, 0))
 	}
 	kube := kubefake.NewClientset(objects...)
 	return Clients{Kube: kube, Groups: groups.Build()}, kube
@@ -127,8 +145,11 @@ func TestCollect(t *testing.T) {
 		t.Errorf("missing: %+v", b.Missing)
 	}
 	files := byPath(b)
-	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "runs/pool-1.yaml", "commtasks/node-1.yaml", "commnodes/node-1.yaml", "members.csv", "events.txt", "cluster.yaml", "settings.yaml", "nodes/node-0.yaml", "pods/run.yaml",
-		"pods/monitors-ops.yaml", "manager/deployments-ops.yaml", "manager/daemonsets-ops.yaml", "manager/pods-ops.yaml", "pods/ml/pool-run-node-2/main.log", "pods/ops/monitor-node-0/main.log", "pods/ops/manager-0/main.log", "pods/ops/manager-0/main.previous.log"} {
+	for _, path := range []string{"summary.md", "report.html", "commgroup.yaml", "runs/pool-1.yaml",
+		"commtasks/node-1.yaml", "commnodes/node-1.yaml", "members.csv", "events.txt", "cluster.yaml", "settings.yaml",
+		"nodes/node-0.yaml", "pods/run.yaml", "pods/monitors-ops.yaml", "manager/deployments-ops.yaml",
+		"manager/daemonsets-ops.yaml", "manager/pods-ops.yaml", "pods/ml/pool-run-node-2/main.log",
+		"pods/ops/monitor-node-0/main.log", "pods/ops/manager-0/main.log", "pods/ops/manager-0/main.previous.log"} {
 		if files[path] == "" {
 			t.Errorf("%s is not in the bundle", path)
 		}
@@ -140,19 +161,22 @@ func TestCollect(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(files["report.html"], "Baseline: 1M, 654 µs") || !strings.Contains(files["runs/pool-1.yaml"], "654321") || files["runs/other-1.yaml"] != "" {
+	if !strings.Contains(files["report.html"], "Baseline: 1M, 654 µs") ||
+		!strings.Contains(files["runs/pool-1.yaml"], "654321") || files["runs/other-1.yaml"] != "" {
 		t.Errorf("the last run's results are not in the report, or not only this group's runs are in the bundle")
 	}
 	if !strings.Contains(files["pods/run.yaml"], "value: INFO") || !strings.Contains(files["pods/run.yaml"], redacted) {
 		t.Error("the library's own variables must stay, and others say that they were taken out")
 	}
-	if text := files["pods/monitors-ops.yaml"]; !strings.Contains(text, "monitor-node-0") || strings.Contains(text, "elsewhere") {
+	if text := files["pods/monitors-ops.yaml"]; !strings.Contains(text, "monitor-node-0") ||
+		strings.Contains(text, "elsewhere") {
 		t.Errorf("monitors are\n%s", text)
 	}
 	if !strings.Contains(files["members.csv"], "MI300X") || !strings.Contains(files["members.csv"], "NICDown") {
 		t.Errorf("members are\n%s", files["members.csv"])
 	}
-	if strings.Contains(files["events.txt"], "Foreign") || !strings.Contains(files["events.txt"], "RunFinished CommGroup/pool x1: over") {
+	if strings.Contains(files["events.txt"], "Foreign") ||
+		!strings.Contains(files["events.txt"], "RunFinished CommGroup/pool x1: over") {
 		t.Errorf("events are\n%s", files["events.txt"])
 	}
 	if strings.Contains(files["cluster.yaml"], "big") || !strings.Contains(files["cluster.yaml"], "v1alpha1") {
@@ -188,7 +212,8 @@ func TestPartial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, kube := cluster(t, 2)
 			kube.PrependReactor(tc.verb, tc.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: tc.resource}, "", errors.New("not you"))
+				return true, nil,
+					apierrors.NewForbidden(schema.GroupResource{Resource: tc.resource}, "", errors.New("not you"))
 			})
 			b, err := Collect(t.Context(), c, options())
 			if err != nil {
@@ -213,16 +238,20 @@ func TestPartial(t *testing.T) {
 // there.
 func TestSummaryTellsTheCase(t *testing.T) {
 	group := &state.Group{}
-	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowNode, Message: "1 of 3 is slow", LastTransitionTime: metav1.NewTime(now)}}
-	group.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-2", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail, StartTime: metav1.NewTime(now)}
+	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonSlowNode, Message: "1 of 3 is slow", LastTransitionTime: metav1.NewTime(now)}}
+	group.Status.Run = &v1alpha1.GroupRunStatus{ID: "1-2", Phase: v1alpha1.RunPhaseFinished,
+		Verdict: v1alpha1.VerdictFail, StartTime: metav1.NewTime(now)}
 	for i := range 7 {
 		name := fmt.Sprintf("node-%d", i)
-		group.Status.Culprits = append(group.Status.Culprits, v1alpha1.Culprit{Kind: "Node", Name: name, Node: name, Reason: v1alpha1.ReasonSlowNode, Message: "slow"})
+		group.Status.Culprits = append(group.Status.Culprits,
+			v1alpha1.Culprit{Kind: "Node", Name: name, Node: name, Reason: v1alpha1.ReasonSlowNode, Message: "slow"})
 	}
 	g := &gatherer{group: group}
 	b := &Bundle{Files: []File{{"nodes/a.yaml", nil}}}
 	text := summary(b, options(), g.caseWords())
-	for _, want := range []string{"Ready: False (SlowNode)", "1 of 3 is slow", "Run 1-2: Finished Fail", "node-0", "and 2 more culprits", "Next step: "} {
+	for _, want := range []string{"Ready: False (SlowNode)", "1 of 3 is slow", "Run 1-2: Finished Fail", "node-0",
+		"and 2 more culprits", "Next step: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, text)
 		}
@@ -236,11 +265,14 @@ func TestSummaryTellsTheCase(t *testing.T) {
 func TestLogsThatAreGoneAreTold(t *testing.T) {
 	failed := func(node string) report.Member {
 		m := report.NoMember(node)
-		m.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1", Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}
+		m.Spec.Run = &v1alpha1.RunAssignment{ID: "1-1",
+			Closed: &v1alpha1.RunClosure{Verdict: v1alpha1.VerdictError, Reason: "X"}}
 		return m
 	}
-	left := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{v1alpha1.LabelNode: "a"}}}
-	for want, nodes := range map[string][]report.Member{"": {failed("a")}, "Of 1 of 2 members": {failed("a"), failed("b")}} {
+	left := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml",
+		Labels: map[string]string{v1alpha1.LabelNode: "a"}}}
+	for want, nodes := range map[string][]report.Member{"": {failed("a")},
+		"Of 1 of 2 members": {failed("a"), failed("b")}} {
 		g := &gatherer{o: options(), b: &Bundle{}, nodes: nodes, pods: []corev1.Pod{left}}
 		g.podLogsLeft()
 		if got := strings.Join(g.b.Notes, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
@@ -253,7 +285,8 @@ func TestLogsThatAreGoneAreTold(t *testing.T) {
 func TestWithoutCommNodes(t *testing.T) {
 	c, _ := cluster(t, 2)
 	c.Groups = interceptor.NewClient(c.Groups.(client.WithWatch), interceptor.Funcs{
-		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if _, node := o.(*v1alpha1.CommNode); node {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "commnodes"}, key.Name, nil)
 			}
@@ -264,7 +297,8 @@ func TestWithoutCommNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := byPath(b)
-	if len(b.Missing) != 1 || b.Missing[0].Path != "commnodes/" || files["commtasks/node-1.yaml"] == "" || files["members.csv"] == "" {
+	if len(b.Missing) != 1 || b.Missing[0].Path != "commnodes/" || files["commtasks/node-1.yaml"] == "" ||
+		files["members.csv"] == "" {
 		t.Errorf("missing %+v", b.Missing)
 	}
 	for _, path := range []string{"summary.md", "report.html"} {
@@ -278,7 +312,8 @@ func TestNoGroup(t *testing.T) {
 	c, _ := cluster(t, 1)
 	o := options()
 	o.Name = "nobody"
-	if _, err := Collect(t.Context(), c, o); !errors.Is(err, ErrNoGroup) || !strings.Contains(err.Error(), "ml/nobody") {
+	if _, err := Collect(t.Context(), c, o); !errors.Is(err, ErrNoGroup) ||
+		!strings.Contains(err.Error(), "ml/nobody") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -291,7 +326,8 @@ func TestDeadline(t *testing.T) {
 		{"fast", "x", func(context.Context) ([]byte, error) { return []byte("y"), nil }},
 		{"nothing", "x", func(context.Context) ([]byte, error) { return nil, nil }},
 	})
-	if len(g.b.Files) != 1 || g.b.Files[0].Path != "fast" || len(g.b.Missing) != 1 || !strings.Contains(g.b.Missing[0].Why, "no answer within 1ms") {
+	if len(g.b.Files) != 1 || g.b.Files[0].Path != "fast" || len(g.b.Missing) != 1 ||
+		!strings.Contains(g.b.Missing[0].Why, "no answer within 1ms") {
 		t.Errorf("files %v, missing %v", g.b.Files, g.b.Missing)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -316,7 +352,8 @@ func TestManyNodes(t *testing.T) {
 	for path := range files {
 		count[path[:strings.LastIndex("/"+path, "/")]]++
 	}
-	if count["commtasks/"] != 4 || count["commnodes/"] != 4 || count["nodes/"] != 4 || files["commtasks/node-1.yaml"] == "" || strings.Count(files["members.csv"], "\n") != 31 {
+	if count["commtasks/"] != 4 || count["commnodes/"] != 4 || count["nodes/"] != 4 ||
+		files["commtasks/node-1.yaml"] == "" || strings.Count(files["members.csv"], "\n") != 31 {
 		t.Errorf("%v", count)
 	}
 	for _, want := range []string{"26 of 30 CommTasks are left out", "Logs of 2 of 4 pods"} {
@@ -364,14 +401,15 @@ func TestScrub(t *testing.T) {
 		"AKIAABCDEFGHIJKLMNOP":                                                 "REDACTED",
 		`{"msg":"got {\"password\":\"hunter2 two\"}","n":1}`:                   `{"msg":"got {\"password\":\"REDACTED\"}","n":1}`,
 		"run --token hunter2 --verbose":                                        "run --token REDACTED --verbose",
-		"args:\n- --db-password\n- hunter2\n- --port":                          "args:\n- --db-password\n- REDACTED\n- --port",
-		`["--password","hunter2","--port"]`:                                    `["--password","REDACTED","--port"]`,
-		`{"auths":{"r.example":{"auth":"aHVudGVyMg=="}}}`:                      `{"auths":{"r.example":{"auth":"REDACTED"}}}`,
-		"secretKey=hunter2 size=3":                                             "secretKey=REDACTED size=3",
-		"pwd=x1":                                                               "pwd=REDACTED",
-		"clientSecret: 'it''s hunter2'\nnext: 1":                               "clientSecret: 'REDACTED'\nnext: 1",
-		"password: two words\nnext: 1":                                         "password: REDACTED\nnext: 1",
-		"password: p,w;d\n":                                                    "password: REDACTED\n",
+		"args:\n- --db-password\n- hunter2\n- --port": "args:\n- --db-password\n" +
+			"- REDACTED\n- --port",
+		`["--password","hunter2","--port"]`:               `["--password","REDACTED","--port"]`,
+		`{"auths":{"r.example":{"auth":"aHVudGVyMg=="}}}`: `{"auths":{"r.example":{"auth":"REDACTED"}}}`,
+		"secretKey=hunter2 size=3":                        "secretKey=REDACTED size=3",
+		"pwd=x1":                                          "pwd=REDACTED",
+		"clientSecret: 'it''s hunter2'\nnext: 1":          "clientSecret: 'REDACTED'\nnext: 1",
+		"password: two words\nnext: 1":                    "password: REDACTED\nnext: 1",
+		"password: p,w;d\n":                               "password: REDACTED\n",
 		// What a supporter needs stays.
 		`{"automountServiceAccountToken":false,"nodeName":"a"}`: `{"automountServiceAccountToken":false,"nodeName":"a"}`,
 		"token: null\nsecret:\n  secretName: certificates":      "token: null\nsecret:\n  secretName: certificates",
@@ -405,7 +443,8 @@ func FuzzScrubNamed(f *testing.F) {
 	f.Add(0, "hunter2")
 	f.Add(3, "two words, and: more")
 	f.Add(5, `a\b'c"d`)
-	names := []string{"password", "DB_PASSWORD", "clientSecret", "api-key", "secretKey", "pwd", "token", "auth", "accessKey", "credentials"}
+	names := []string{"password", "DB_PASSWORD", "clientSecret", "api-key", "secretKey", "pwd", "token", "auth",
+		"accessKey", "credentials"}
 	f.Fuzz(func(t *testing.T, which int, value string) {
 		if len(value) > 40 || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Skip("no value in one line")
@@ -447,7 +486,8 @@ func TestBoundedLog(t *testing.T) {
 }
 
 func TestFileName(t *testing.T) {
-	for in, want := range map[string]string{"node-1.example": "node-1.example", "../../etc": ".._.._etc", "..": "_..", "a/b\\c": "a_b_c", "": "_"} {
+	for in, want := range map[string]string{"node-1.example": "node-1.example", "../../etc": ".._.._etc", "..": "_..",
+		"a/b\\c": "a_b_c", "": "_"} {
 		if got := fileName(in); got != want {
 			t.Errorf("fileName(%q) = %q, expected %q", in, got, want)
 		}

@@ -20,9 +20,11 @@ import (
 func (g *gatherer) managerNamespaces(ctx context.Context) []string {
 	within, cancel := context.WithTimeout(ctx, g.o.ItemDeadline)
 	defer cancel()
-	list, err := g.Kube.AppsV1().Deployments(metav1.NamespaceAll).List(within, metav1.ListOptions{LabelSelector: managerLabels})
+	list, err := g.Kube.AppsV1().Deployments(metav1.NamespaceAll).List(within,
+		metav1.ListOptions{LabelSelector: managerLabels})
 	if err != nil {
-		g.b.note("Deployments of all namespaces could not be listed (%v), so the manager was looked for in %s only; --system-namespace names another.", err, g.o.SystemNamespace)
+		g.b.note("Deployments of all namespaces could not be listed (%v), so the manager was looked for in %s only; "+
+			"--system-namespace names another.", err, g.o.SystemNamespace)
 		return []string{g.o.SystemNamespace}
 	}
 	var out []string
@@ -32,7 +34,8 @@ func (g *gatherer) managerNamespaces(ctx context.Context) []string {
 		}
 	}
 	if len(out) == 0 {
-		g.b.miss("manager/", "the manager", fmt.Errorf("no Deployment with the label %s in any namespace: is the operator installed?", managerLabels))
+		g.b.miss("manager/", "the manager",
+			fmt.Errorf("no Deployment with the label %s in any namespace: is the operator installed?", managerLabels))
 		return []string{g.o.SystemNamespace}
 	}
 	slices.Sort(out)
@@ -43,7 +46,8 @@ func (g *gatherer) managerNamespaces(ctx context.Context) []string {
 func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byte, error) {
 	var all []corev1.Pod
 	for token := ""; ; {
-		list, err := g.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels, Limit: pageSize, Continue: token})
+		list, err := g.Kube.CoreV1().Pods(namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: labels, Limit: pageSize, Continue: token})
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +67,8 @@ func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byt
 		})
 	}
 	slices.SortStableFunc(all, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(podRank(&a), podRank(&b)), cmp.Compare(order[a.Spec.NodeName], order[b.Spec.NodeName]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(podRank(&a), podRank(&b)),
+			cmp.Compare(order[a.Spec.NodeName], order[b.Spec.NodeName]), cmp.Compare(a.Name, b.Name))
 	})
 	if more := len(all) - g.o.MaxNodes; more > 0 {
 		g.b.note("%d of %d pods with %s in %s are left out.", more, len(all), labels, namespace)
@@ -73,7 +78,8 @@ func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byt
 	g.pods = append(g.pods, all[:min(len(all), g.o.MaxPods)]...)
 	g.podsMu.Unlock()
 	if more := len(all) - g.o.MaxPods; more > 0 {
-		g.b.note("Logs of %d of %d pods with %s in %s are left out, those that failed and those on the worst nodes are in.", more, len(all), labels, namespace)
+		g.b.note("Logs of %d of %d pods with %s in %s are left out, those that failed and those on the worst "+
+			"nodes are in.", more, len(all), labels, namespace)
 	}
 	out := make([]corev1.Pod, 0, len(all))
 	for i := range all {
@@ -83,7 +89,8 @@ func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byt
 		out = append(out, *p)
 	}
 	if len(out) == 0 && labels == managerLabels {
-		return nil, fmt.Errorf("no manager runs in namespace %s, so there is no log of one: nothing that the bundle shows was kept up to date; look at its Deployment's replicas and events", namespace)
+		return nil, fmt.Errorf("no manager runs in namespace %s, so there is no log of one: nothing that the bundle "+
+			"shows was kept up to date; look at its Deployment's replicas and events", namespace)
 	}
 	if len(out) == 0 {
 		return []byte("# no pod with " + labels + " in " + namespace + "\n"), nil
@@ -94,7 +101,8 @@ func (g *gatherer) podList(ctx context.Context, namespace, labels string) ([]byt
 // podRank: failed and restarted pods first.
 func podRank(p *corev1.Pod) int {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if s.RestartCount > 0 || s.State.Waiting != nil && s.State.Waiting.Reason != "" && s.State.Waiting.Reason != "PodInitializing" {
+		if s.RestartCount > 0 || s.State.Waiting != nil && s.State.Waiting.Reason != "" &&
+			s.State.Waiting.Reason != "PodInitializing" {
 			return 0
 		}
 	}
@@ -128,7 +136,8 @@ func (g *gatherer) logs() []item {
 func (g *gatherer) logOf(p *corev1.Pod, container string, previous bool) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		lines := int64(20000)
-		stream, err := g.Kube.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines}).Stream(ctx)
+		stream, err := g.Kube.CoreV1().Pods(p.Namespace).GetLogs(p.Name,
+			&corev1.PodLogOptions{Container: container, Previous: previous, TailLines: &lines}).Stream(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -186,13 +195,14 @@ func (g *gatherer) kubeNodes() []item {
 	items := make([]item, 0, len(wanted))
 	for i := range wanted {
 		name := wanted[i].Spec.NodeName
-		items = append(items, item{"nodes/" + fileName(name) + ".yaml", "Node", func(ctx context.Context) ([]byte, error) {
-			n, err := g.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return yaml.Marshal(trimmedNode(n))
-		}})
+		items = append(items,
+			item{"nodes/" + fileName(name) + ".yaml", "Node", func(ctx context.Context) ([]byte, error) {
+				n, err := g.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return nil, err
+				}
+				return yaml.Marshal(trimmedNode(n))
+			}})
 	}
 	return items
 }
@@ -207,8 +217,10 @@ func trimmedNode(n *corev1.Node) map[string]any {
 			gating[k] = v
 		}
 	}
-	return map[string]any{"name": n.Name, "uid": n.UID, "created": n.CreationTimestamp, "labels": n.Labels, "gatingAnnotations": gating, "unschedulable": n.Spec.Unschedulable, "taints": n.Spec.Taints,
-		"conditions": n.Status.Conditions, "capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable, "nodeInfo": info}
+	return map[string]any{"name": n.Name, "uid": n.UID, "created": n.CreationTimestamp, "labels": n.Labels,
+		"gatingAnnotations": gating, "unschedulable": n.Spec.Unschedulable, "taints": n.Spec.Taints,
+		"conditions": n.Status.Conditions, "capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable,
+		"nodeInfo": info}
 }
 
 // concerns says whether an event of the group's namespace is of the group, its CommTasks or its pods.
@@ -220,7 +232,9 @@ func (g *gatherer) concerns(e *corev1.Event) bool {
 	case "CommTask", "Pod", "ConfigMap":
 		return strings.HasPrefix(o.Name, g.o.Name)
 	case "Node", "CommNode":
-		return slices.ContainsFunc(g.nodes[:min(len(g.nodes), g.o.MaxNodes)], func(n report.Member) bool { return n.Spec.NodeName == o.Name })
+		return slices.ContainsFunc(g.nodes[:min(len(g.nodes), g.o.MaxNodes)], func(n report.Member) bool {
+			return n.Spec.NodeName == o.Name
+		})
 	}
 	return false
 }
@@ -260,7 +274,8 @@ func (g *gatherer) events(ctx context.Context, namespace string, keep func(*core
 	fmt.Fprintf(&b, "# %d events in namespace %s, the newest last\n", len(all), namespace)
 	for i := range all {
 		e := &all[i]
-		fmt.Fprintf(&b, "%s %s %s %s/%s x%d: %s\n", at(e).UTC().Format("2006-01-02T15:04:05Z"), e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, max(e.Count, 1), strings.Join(strings.Fields(e.Message), " "))
+		fmt.Fprintf(&b, "%s %s %s %s/%s x%d: %s\n", at(e).UTC().Format("2006-01-02T15:04:05Z"), e.Type, e.Reason,
+			e.InvolvedObject.Kind, e.InvolvedObject.Name, max(e.Count, 1), strings.Join(strings.Fields(e.Message), " "))
 	}
 	return []byte(b.String()), nil
 }

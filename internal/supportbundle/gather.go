@@ -106,11 +106,13 @@ func (g *gatherer) yaml(path string, object any) {
 }
 
 func (g *gatherer) commTasks(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, max(g.o.ItemDeadline, g.o.Deadline/3)) // thousands of objects are many pages
+	// thousands of objects are many pages
+	within, cancel := context.WithTimeout(ctx, max(g.o.ItemDeadline, g.o.Deadline/3))
 	defer cancel()
 	for token := ""; ; {
 		var list v1alpha1.CommTaskList
-		if err := g.Groups.List(within, &list, client.InNamespace(g.o.Namespace), client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(g.o.Name)},
+		if err := g.Groups.List(within, &list, client.InNamespace(g.o.Namespace),
+			client.MatchingLabels{v1alpha1.LabelGroup: v1alpha1.LabelValue(g.o.Name)},
 			client.Limit(pageSize), client.Continue(token)); err != nil {
 			return err
 		}
@@ -181,17 +183,20 @@ func worstFirst(nodes []report.Member, culprits []v1alpha1.Culprit) {
 		}
 	}
 	slices.SortStableFunc(nodes, func(a, b report.Member) int {
-		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Spec.Ranks.First, b.Spec.Ranks.First),
+			cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 }
 
 func membersCSV(nodes []report.Member) []byte {
-	rows := [][]string{{"node", "ranks", "verdict", "reason", "gpuModel", "gpuCount", "rocm", "driver", "xgmiMesh", "partition", "problems", "observedTime"}}
+	rows := [][]string{{"node", "ranks", "verdict", "reason", "gpuModel", "gpuCount", "rocm", "driver", "xgmiMesh",
+		"partition", "problems", "observedTime"}}
 	for i := range nodes {
 		n := &nodes[i]
 		verdict, reason := report.Outcome(n)
 		h := n.Hardware()
-		row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary, string(verdict), reason, h.Model, h.GPUs, h.ROCm, h.Driver, h.Mesh, h.Mode}
+		row := []string{n.Spec.NodeName, n.Spec.Ranks.Summary, string(verdict), reason, h.Model, h.GPUs, h.ROCm,
+			h.Driver, h.Mesh, h.Mode}
 		if f := n.Facts(); f != nil {
 			var problems []string
 			for _, p := range f.Problems {
@@ -224,17 +229,25 @@ func (g *gatherer) rest(ctx context.Context) {
 	}
 	for _, ns := range system {
 		items = append(items,
-			item{"pods/monitors-" + ns + ".yaml", "monitors", func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, monitorLabels) }},
-			item{"manager/daemonsets-" + ns + ".yaml", "monitors' DaemonSet", func(ctx context.Context) ([]byte, error) { return g.daemonSets(ctx, ns) }},
-			item{"manager/deployments-" + ns + ".yaml", "the manager's Deployment", func(ctx context.Context) ([]byte, error) { return g.deployments(ctx, ns) }},
-			item{"manager/pods-" + ns + ".yaml", "the manager's pods", func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, managerLabels) }},
-			item{"manager/leases-" + ns + ".yaml", "who leads", func(ctx context.Context) ([]byte, error) { return g.leases(ctx, ns) }},
-			item{"manager/events-" + ns + ".txt", "events of the operator's namespace", func(ctx context.Context) ([]byte, error) {
-				return g.events(ctx, ns, func(*corev1.Event) bool { return true })
-			}})
+			item{"pods/monitors-" + ns + ".yaml", "monitors",
+				func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, monitorLabels) }},
+			item{"manager/daemonsets-" + ns + ".yaml", "monitors' DaemonSet",
+				func(ctx context.Context) ([]byte, error) { return g.daemonSets(ctx, ns) }},
+			item{"manager/deployments-" + ns + ".yaml", "the manager's Deployment",
+				func(ctx context.Context) ([]byte, error) { return g.deployments(ctx, ns) }},
+			item{"manager/pods-" + ns + ".yaml", "the manager's pods",
+				func(ctx context.Context) ([]byte, error) { return g.podList(ctx, ns, managerLabels) }},
+			item{"manager/leases-" + ns + ".yaml", "who leads",
+				func(ctx context.Context) ([]byte, error) { return g.leases(ctx, ns) }},
+			item{"manager/events-" + ns + ".txt", "events of the operator's namespace",
+				func(ctx context.Context) ([]byte, error) {
+					return g.events(ctx, ns, func(*corev1.Event) bool { return true })
+				}})
 	}
 	if !slices.Contains(system, g.o.Namespace) {
-		items = append(items, item{"events.txt", "events of the group", func(ctx context.Context) ([]byte, error) { return g.events(ctx, g.o.Namespace, g.concerns) }})
+		items = append(items, item{"events.txt", "events of the group", func(ctx context.Context) ([]byte, error) {
+			return g.events(ctx, g.o.Namespace, g.concerns)
+		}})
 	}
 	g.run(ctx, items)
 	g.run(ctx, append(g.kubeNodes(), g.logs()...))
@@ -246,7 +259,8 @@ func (g *gatherer) page(context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("the CommGroup could not be read")
 	}
 	var b bytes.Buffer
-	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.shown, Nodes: g.nodes, Unread: g.unread, Now: g.o.Now, Version: g.o.Version}); err != nil {
+	if err := htmlreport.Write(&b, htmlreport.Input{Group: g.shown, Nodes: g.nodes, Unread: g.unread, Now: g.o.Now,
+		Version: g.o.Version}); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -263,7 +277,8 @@ func (g *gatherer) cluster(ctx context.Context) ([]byte, error) {
 	for _, resource := range []string{"commgroups", "commruns", "commtasks", "commnodes"} {
 		name := resource + "." + v1alpha1.GroupVersion.Group
 		crd := &unstructured.Unstructured{}
-		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		if err := g.Groups.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 			crds = append(crds, map[string]any{"name": name, "error": err.Error()})
 			g.b.miss("cluster.yaml", "the CRD "+name, err)
@@ -279,7 +294,8 @@ func (g *gatherer) cluster(ctx context.Context) ([]byte, error) {
 			}
 		}
 		status, _, _ := unstructured.NestedMap(crd.Object, "status")
-		crds = append(crds, map[string]any{"name": name, "generation": crd.GetGeneration(), "annotations": annotations, "labels": crd.GetLabels(), "versions": versions, "status": status})
+		crds = append(crds, map[string]any{"name": name, "generation": crd.GetGeneration(), "annotations": annotations,
+			"labels": crd.GetLabels(), "versions": versions, "status": status})
 	}
 	out["crds"] = crds
 	return yaml.Marshal(out)
@@ -290,7 +306,8 @@ func (g *gatherer) settings(ctx context.Context) ([]byte, error) {
 	if g.group == nil || g.group.Status.Published == nil {
 		return nil, nil
 	}
-	cm, err := g.Kube.CoreV1().ConfigMaps(g.o.Namespace).Get(ctx, g.group.Status.Published.ConfigMapName, metav1.GetOptions{})
+	cm, err := g.Kube.CoreV1().ConfigMaps(g.o.Namespace).Get(ctx, g.group.Status.Published.ConfigMapName,
+		metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +331,8 @@ func (g *gatherer) podLogsLeft() {
 	}
 	bad, without := 0, 0
 	for i := range g.nodes {
-		if verdict, _ := report.Outcome(&g.nodes[i]); verdict == v1alpha1.VerdictFail || verdict == v1alpha1.VerdictError {
+		if verdict, _ := report.Outcome(&g.nodes[i]); verdict == v1alpha1.VerdictFail ||
+			verdict == v1alpha1.VerdictError {
 			bad++
 			if !has[v1alpha1.LabelValue(g.nodes[i].Spec.NodeName)] {
 				without++
@@ -322,8 +340,11 @@ func (g *gatherer) podLogsLeft() {
 		}
 	}
 	if without > 0 {
-		g.b.note("Of %d of %d members with verdict Fail or Error no log of a run pod is here: it went with its pod, which had to be deleted, was one too many (16 are kept), or is of the run before. What a rank that failed printed last is in its CommTask, `status.run.logTail`. "+
-			"For a whole log run again (`kubectl commgroup run %s -n %s`), and follow it: `kubectl logs -f -n %s -l %s=%s,%s=%s --all-containers --prefix`.",
-			without, bad, g.o.Name, g.o.Namespace, g.o.Namespace, v1alpha1.LabelGroup, v1alpha1.LabelValue(g.o.Name), v1alpha1.LabelRole, v1alpha1.RoleRun)
+		g.b.note("Of %d of %d members with verdict Fail or Error no log of a run pod is here: "+
+			"it went with its pod, which had to be deleted, was one too many (16 are kept), or is of the run before. "+
+			"What a rank that failed printed last is in its CommTask, `status.run.logTail`. "+
+			"For a whole log run again (`kubectl commgroup run %s -n %s`), and follow it: `kubectl logs -f -n "+
+			"%s -l %s=%s,%s=%s --all-containers --prefix`.", without, bad, g.o.Name, g.o.Namespace, g.o.Namespace,
+			v1alpha1.LabelGroup, v1alpha1.LabelValue(g.o.Name), v1alpha1.LabelRole, v1alpha1.RoleRun)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // TestNoManagerIsMissing: with managers scaled to none the bundle has no pod and log of one, says so, and is not whole.
 func TestNoManagerIsMissing(t *testing.T) {
 	c, kube := cluster(t, 1)
-	if err := kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ops", "manager-0", metav1.DeleteOptions{}); err != nil {
+	if err := kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ops", "manager-0",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := Collect(t.Context(), c, options())
@@ -24,7 +25,8 @@ func TestNoManagerIsMissing(t *testing.T) {
 	}) {
 		t.Errorf("missing: %+v, expected the manager's pods", b.Missing)
 	}
-	if text := byPath(b)["summary.md"]; strings.Contains(text, "Everything was gathered") || !strings.Contains(text, "no manager runs") {
+	if text := byPath(b)["summary.md"]; strings.Contains(text, "Everything was gathered") ||
+		!strings.Contains(text, "no manager runs") {
 		t.Errorf("the summary does not say that no manager runs:\n%s", text)
 	}
 }

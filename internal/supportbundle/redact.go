@@ -73,7 +73,8 @@ func withoutNamed(text string) string {
 		equals := strings.HasSuffix(strings.TrimRight(text[:at[1]], " \t"), "=")
 		text = text[at[1]:]
 		from, to := valueIn(text, equals)
-		if value := text[from:to]; plain.MatchString(value) || from == 0 && strings.ContainsRune("{[|>&*<", rune(value[0])) {
+		if value := text[from:to]; plain.MatchString(value) ||
+			from == 0 && strings.ContainsRune("{[|>&*<", rune(value[0])) {
 			continue // the value begins in a later line, or is an object
 		}
 		out.WriteString(text[:from] + redacted)
@@ -127,13 +128,17 @@ var secretShapes = []struct {
 	shape       *regexp.Regexp
 	replacement string
 }{
-	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), redacted + " PRIVATE KEY"},
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`),
+		redacted + " PRIVATE KEY"},
 	{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`), redacted},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)[ \t]+[A-Za-z0-9._~+/=-]{8,}`), "$1 " + redacted},
-	{regexp.MustCompile(`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,})`), redacted},
+	{regexp.MustCompile(
+		`\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,})`),
+		redacted},
 	{regexp.MustCompile(`(://)[^/\s:@"']+:[^/\s@"']+@`), "${1}" + redacted + "@"},
 	// A flag and its value, on one line, as items of a list in YAML, or in JSON.
-	{regexp.MustCompile(`(?i)(-{1,2}` + secretName + `\\*["']?(?:[ \t]*,[ \t]*|[ \t]+|[ \t]*\n[ \t]*-[ \t]+)\\*["']?)([^\s"'\\,\]-][^\s"'\\]*)`), "${1}" + redacted},
+	{regexp.MustCompile(`(?i)(-{1,2}` + secretName +
+		`\\*["']?(?:[ \t]*,[ \t]*|[ \t]+|[ \t]*\n[ \t]*-[ \t]+)\\*["']?)([^\s"'\\,\]-][^\s"'\\]*)`), "${1}" + redacted},
 }
 
 // scrub takes out of a text what looks like a secret. It rather takes too much.

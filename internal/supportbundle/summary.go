@@ -43,7 +43,8 @@ func (g *gatherer) caseWords() string {
 	if ready := apimeta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready == nil {
 		s.WriteString("- Ready: no status was written yet\n")
 	} else {
-		fmt.Fprintf(&s, "- Ready: %s (%s) since %s: %s\n", ready.Status, ready.Reason, when(ready.LastTransitionTime.Time), oneLine(ready.Message))
+		fmt.Fprintf(&s, "- Ready: %s (%s) since %s: %s\n",
+			ready.Status, ready.Reason, when(ready.LastTransitionTime.Time), oneLine(ready.Message))
 		next = reasons.NextStep(ready.Reason)
 	}
 	if run := status.Run; run != nil {
@@ -80,7 +81,8 @@ func oneLine(s string) string { return scrub(strings.Join(strings.Fields(s), " "
 // summary is the page that a reader opens first.
 func summary(b *Bundle, o Options, words string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "# Support bundle of CommGroup %s/%s\n\nMade %s by kubectl commgroup %s.\n\n", o.Namespace, o.Name, o.Now.UTC().Format("2006-01-02 15:04:05 UTC"), o.Version)
+	fmt.Fprintf(&s, "# Support bundle of CommGroup %s/%s\n\nMade %s by kubectl commgroup %s.\n\n",
+		o.Namespace, o.Name, o.Now.UTC().Format("2006-01-02 15:04:05 UTC"), o.Version)
 	s.WriteString("## The case\n\n" + words + "\n")
 	if len(b.Missing) == 0 {
 		s.WriteString("Everything that is there was gathered.\n")
@@ -95,13 +97,15 @@ func summary(b *Bundle, o Options, words string) string {
 	}
 	s.WriteString("\n## What is in it\n\n| part | what |\n|---|---|\n")
 	for _, e := range explained {
-		if e.path != "summary.md" && !slices.ContainsFunc(b.Files, func(f File) bool { return strings.HasPrefix(f.Path, e.path) }) {
+		if e.path != "summary.md" &&
+			!slices.ContainsFunc(b.Files, func(f File) bool { return strings.HasPrefix(f.Path, e.path) }) {
 			continue
 		}
 		fmt.Fprintf(&s, "| `%s` | %s |\n", e.path, e.what)
 	}
-	s.WriteString("\n## What was taken out\n\nNo Secret was read. Values of environment variables are " + redacted + " but for those of the library, the ROCm runtime and the operator; " +
-		"so are names of pull secrets and whatever looks like a token, key or password in any text. Look through it all the same before you pass it on: " +
+	s.WriteString("\n## What was taken out\n\nNo Secret was read. Values of environment variables are " + redacted +
+		" but for those of the library, the ROCm runtime and the operator; so are names of pull secrets and whatever " +
+		"looks like a token, key or password in any text. Look through it all the same before you pass it on: " +
 		"names of nodes, namespaces and images are in it.\n\n## Files\n\n")
 	for _, f := range b.Files {
 		fmt.Fprintf(&s, "- %s (%d bytes)\n", f.Path, len(f.Data))

@@ -25,7 +25,8 @@ var Programs = sync.OnceValues(func() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	build := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./cmd/agent", "./cmd/rank", "./cmd/manager")
+	build := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./cmd/agent",
+		"./cmd/rank", "./cmd/manager")
 	build.Dir = Root()
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build agent, rank and manager: %w\n%s", err, out)

@@ -65,7 +65,8 @@ func Environment() (*envtest.Environment, error) {
 		ErrorIfCRDPathMissing: true,
 	}
 	// As OpenShift has it: an owner that blocks its deletion takes the right to its finalizers.
-	env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins",
+		"OwnerReferencesPermissionEnforcement")
 	return env, nil
 }
 

@@ -24,8 +24,8 @@ type Finding struct {
 	Level Level
 	// Rule is its name: ROCmMinimum, DriverWindow or FP8Encoding.
 	Rule string
-	// Message says what was seen, what was expected and what to do; Seen is its first part, without what to do. Source is
-	// where the rule is from.
+	// Message says what was seen, what was expected and what to do; Seen is its first part, without what to do. Source
+	// is where the rule is from.
 	Message, Seen, Source string
 }
 
@@ -39,8 +39,8 @@ const (
 	RuleDriverWindow = "DriverWindow"
 	RuleFP8Encoding  = "FP8Encoding"
 
-	// RuleScratchReclaim and RuleSlowScratch have no check here: who applies them knows the environment and the runtime of
-	// the processes.
+	// RuleScratchReclaim and RuleSlowScratch have no check here: who applies them knows the environment and the runtime
+	// of the processes.
 	RuleScratchReclaim = "ScratchReclaim"
 	RuleSlowScratch    = "SlowScratch"
 )
@@ -112,7 +112,8 @@ func CheckDriver(driver, rocm string) *Finding {
 		return nil
 	}
 	return finding(Warning, RuleDriverWindow, row.source,
-		fmt.Sprintf("amdgpu %s (driver of %s) is supported with ROCm %s to %s, and this is ROCm %s", driver, row.of(), oldest, newest, v), advice)
+		fmt.Sprintf("amdgpu %s (driver of %s) is supported with ROCm %s to %s, and this is ROCm %s",
+			driver, row.of(), oldest, newest, v), advice)
 }
 
 // driverOf is the row of a module's version: the last one of its major.minor that it reaches.
@@ -183,7 +184,9 @@ func ScratchFirmware(gfxTarget string) (least uint64, ruled bool) {
 // SlowScratch says whether the library is slow on GPUs of a target with a HIP runtime (hipRuntimeGetVersion) where
 // HSA_NO_SCRATCH_RECLAIM is not 1.
 func SlowScratch(gfxTarget string, runtimeCode int) bool {
-	return slices.ContainsFunc(slowScratch, func(row slowScratchRow) bool { return row.target == gfxTarget && runtimeCode >= row.runtimeCode })
+	return slices.ContainsFunc(slowScratch, func(row slowScratchRow) bool {
+		return row.target == gfxTarget && runtimeCode >= row.runtimeCode
+	})
 }
 
 // FP8Encoding is how GPUs of a target encode FP8 numbers: FNUZ or OCP; "" where that is not known or they have none.

@@ -9,15 +9,18 @@ import (
 
 func TestParseVersion(t *testing.T) {
 	for text, want := range map[string]string{
-		"7.0.2": "7.0.2", "6.4.1-83": "6.4.1", "7.2.4": "7.2.4", "10.0.0": "10.0.0", "6.4.1-83\n": "6.4.1", "7.10.0a20251006": "7.10.0",
-		"7.0.0rc1": "7.0.0", "6.4.0.60400-47~22.04": "6.4.0.60400", "5": "5", "7.2.1-81-gfx950": "7.2.1", "7.0.2+g12": "7.0.2", "7.12.0.dev0+1a2b3c4d": "7.12.0", "7.12.0~rc1": "7.12.0", "6.4~rc": "6.4",
+		"7.0.2": "7.0.2", "6.4.1-83": "6.4.1", "7.2.4": "7.2.4", "10.0.0": "10.0.0", "6.4.1-83\n": "6.4.1",
+		"7.10.0a20251006": "7.10.0",
+		"7.0.0rc1":        "7.0.0", "6.4.0.60400-47~22.04": "6.4.0.60400", "5": "5", "7.2.1-81-gfx950": "7.2.1",
+		"7.0.2+g12": "7.0.2", "7.12.0.dev0+1a2b3c4d": "7.12.0", "7.12.0~rc1": "7.12.0", "6.4~rc": "6.4",
 	} {
 		v, ok := ParseVersion(text)
 		if !ok || v.String() != want {
 			t.Errorf("ParseVersion(%q) = %s, %v; want %s", text, v, ok, want)
 		}
 	}
-	for _, text := range []string{"", "-83", "v7.0", "7..0", "7.", ".7", "7.0.", "seven", "7,0", "7.0 2", "1.2.3.4.5", "99999999999", "7.0\x00", "unknown", "mixed", strings.Repeat("1", 65)} {
+	for _, text := range []string{"", "-83", "v7.0", "7..0", "7.", ".7", "7.0.", "seven", "7,0", "7.0 2", "1.2.3.4.5",
+		"99999999999", "7.0\x00", "unknown", "mixed", strings.Repeat("1", 65)} {
 		if v, ok := ParseVersion(text); ok {
 			t.Errorf("ParseVersion(%q) = %s, want none", text, v)
 		}
@@ -72,15 +75,18 @@ func TestCheckROCm(t *testing.T) {
 		if (f != nil) != c.broken {
 			t.Errorf("CheckROCm(%s, %s) = %+v", c.gfx, c.rocm, f)
 		}
-		if f != nil && (f.Level != Error || f.Rule != RuleROCmMinimum || f.Source == "" || !strings.Contains(f.Message, c.gfx) || !strings.HasPrefix(f.Message, f.Seen+": ") || !strings.Contains(f.Message, MinimumROCm(c.gfx))) {
+		if f != nil &&
+			(f.Level != Error || f.Rule != RuleROCmMinimum || f.Source == "" || !strings.Contains(f.Message, c.gfx) ||
+				!strings.HasPrefix(f.Message, f.Seen+": ") || !strings.Contains(f.Message, MinimumROCm(c.gfx))) {
 			t.Errorf("CheckROCm(%s, %s) = %+v", c.gfx, c.rocm, f)
 		}
 	}
 	for _, c := range []struct {
 		gfx, rocm   string
 		fits, known bool
-	}{{"gfx942", "6.4", true, true}, {"gfx942", "6.3.4", false, true}, {"gfx942", "6", false, false}, {"gfx942", "7", true, true}, {"gfx942", "?", false, false},
-		{"gfx90a", "5.2.0", true, true}, {"gfx90a", "", false, false}, {"gfx1250", "10.0.0", false, false}, {"mixed", "7.0.2", false, false}} {
+	}{{"gfx942", "6.4", true, true}, {"gfx942", "6.3.4", false, true}, {"gfx942", "6", false, false},
+		{"gfx942", "7", true, true}, {"gfx942", "?", false, false}, {"gfx90a", "5.2.0", true, true},
+		{"gfx90a", "", false, false}, {"gfx1250", "10.0.0", false, false}, {"mixed", "7.0.2", false, false}} {
 		if fits, known := ROCmFits(c.gfx, c.rocm); fits != c.fits || known != c.known {
 			t.Errorf("ROCmFits(%s, %s) = %v, %v", c.gfx, c.rocm, fits, known)
 		}
@@ -136,7 +142,8 @@ func TestCheckDriver(t *testing.T) {
 		if (f != nil) != (c.want != "") {
 			t.Errorf("CheckDriver(%s, %s) = %+v", c.driver, c.rocm, f)
 		}
-		if f != nil && (f.Level != Warning || f.Rule != RuleDriverWindow || f.Source == "" || !strings.Contains(f.Message, c.want) || !strings.Contains(f.Message, c.driver)) {
+		if f != nil && (f.Level != Warning || f.Rule != RuleDriverWindow || f.Source == "" ||
+			!strings.Contains(f.Message, c.want) || !strings.Contains(f.Message, c.driver)) {
 			t.Errorf("CheckDriver(%s, %s) = %+v, want %q", c.driver, c.rocm, f, c.want)
 		}
 	}
@@ -158,7 +165,8 @@ func TestFP8(t *testing.T) {
 		if (f != nil) != (c.want != "") {
 			t.Errorf("CheckFP8(%v) = %+v", c.targets, f)
 		}
-		if f != nil && (f.Level != Error || f.Rule != RuleFP8Encoding || f.Source == "" || !strings.Contains(f.Message, c.want)) {
+		if f != nil &&
+			(f.Level != Error || f.Rule != RuleFP8Encoding || f.Source == "" || !strings.Contains(f.Message, c.want)) {
 			t.Errorf("CheckFP8(%v) = %+v, want %q", c.targets, f, c.want)
 		}
 	}
@@ -197,7 +205,8 @@ func TestTables(t *testing.T) {
 		if d.rocm.Less(oldest) || newest.Less(d.rocm) {
 			t.Errorf("driver %s: window %s to %s does not hold its own ROCm %s", d.name, oldest, newest, d.rocm)
 		}
-		if i > 0 && !drivers[i-1].module.Less(d.module) && !slices.Equal(drivers[i-1].module.parts[:2], d.module.parts[:2]) {
+		if i > 0 && !drivers[i-1].module.Less(d.module) &&
+			!slices.Equal(drivers[i-1].module.parts[:2], d.module.parts[:2]) {
 			t.Errorf("driver %s is not after %s", d.name, drivers[i-1].name)
 		}
 		if f := CheckDriver(d.module.String()+".99", d.rocm.String()+".1"); f != nil {

@@ -34,9 +34,11 @@ func Rules() []Rule {
 	}
 	window := Rule{
 		Name: RuleDriverWindow, Level: Warning,
-		Holds: fmt.Sprintf("the ROCm user space is one that AMD supports with the amdgpu driver: the published range, and, of ROCm %s and later, what came out within a year after the driver", yearRule),
-		Unknown: fmt.Sprintf("for a driver without a version (one that came with the kernel), a driver that is not in the table, and for a ROCm that is newer than the last one of the row and older than the first known one outside of it; the last known one is %s",
-			releases[len(releases)-1].rocm),
+		Holds: fmt.Sprintf("the ROCm user space is one that AMD supports with the amdgpu driver: "+
+			"the published range, and, of ROCm %s and later, what came out within a year after the driver", yearRule),
+		Unknown: fmt.Sprintf("for a driver without a version (one that came with the kernel), a driver that is not "+
+			"in the table, and for a ROCm that is newer than the last one of the row and older than the first known "+
+			"one outside of it; the last known one is %s", releases[len(releases)-1].rocm),
 		Columns: []string{"amdgpu module", "driver release", "came with ROCm", "ROCm from", "ROCm to", "source"},
 	}
 	for _, d := range drivers {
@@ -45,7 +47,8 @@ func Rules() []Rule {
 		if d.module.count > 2 {
 			module = d.module.String() + " and up"
 		}
-		window.Rows = append(window.Rows, []string{module, d.name, d.rocm.String(), oldest.String(), newest.String(), d.source})
+		window.Rows = append(window.Rows,
+			[]string{module, d.name, d.rocm.String(), oldest.String(), newest.String(), d.source})
 	}
 	fp8 := Rule{
 		Name: RuleFP8Encoding, Level: Error,
@@ -58,7 +61,8 @@ func Rules() []Rule {
 	}
 	reclaim := Rule{
 		Name: RuleScratchReclaim, Level: Error,
-		Holds:   "HSA_NO_SCRATCH_RECLAIM is 1, or the HIP runtime is at least 6.4.43484 and the MEC firmware at least this; in a group, on all nodes or on none",
+		Holds: "HSA_NO_SCRATCH_RECLAIM is 1, or the HIP runtime is at least 6.4.43484 and the MEC firmware at least " +
+			"this; in a group, on all nodes or on none",
 		Unknown: "for targets that are not in the table, and where a version is not known",
 		Columns: []string{"GPUs", "MEC firmware at least", "source"},
 	}

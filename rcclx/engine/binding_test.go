@@ -93,8 +93,9 @@ func engine(t testing.TB, bytes int64) *Engine {
 
 func TestOpenSaysWhatWasLoaded(t *testing.T) {
 	info := openSimulated(t).Info()
-	if info.Flavor != rcclx.FlavorSimulated || !info.Simulated() || info.Gates() != rcclx.FlavorRCCLXDev || len(info.BuildHash) != 16 ||
-		info.Path != filepath.Join(simulated.dir, "librccl.so.1") || info.VersionString() == "" || info.RuntimeVersionCode == 0 {
+	if info.Flavor != rcclx.FlavorSimulated || !info.Simulated() || info.Gates() != rcclx.FlavorRCCLXDev ||
+		len(info.BuildHash) != 16 || info.Path != filepath.Join(simulated.dir, "librccl.so.1") ||
+		info.VersionString() == "" || info.RuntimeVersionCode == 0 {
 		t.Errorf("Info = %+v", info)
 	}
 }
@@ -102,12 +103,14 @@ func TestOpenSaysWhatWasLoaded(t *testing.T) {
 func TestMeasureOverOneRank(t *testing.T) {
 	e := engine(t, 1<<20)
 	for _, c := range rcclx.Collectives() {
-		request := MeasureRequest{Collective: c, Datatype: rcclx.Float16, SizeBytes: 1 << 20, WarmupIterations: 1, Iterations: 3, Variant: rcclx.Baseline, Deadline: time.Minute}
+		request := MeasureRequest{Collective: c, Datatype: rcclx.Float16, SizeBytes: 1 << 20, WarmupIterations: 1,
+			Iterations: 3, Variant: rcclx.Baseline, Deadline: time.Minute}
 		result, err := e.Measure(request)
 		if err != nil {
 			t.Fatalf("%s: %v", c, err)
 		}
-		if result.Checks[0].CheckedElements != 1<<19 || result.Checks[0].WrongElements != 0 || result.Latency.MedianNanoseconds <= 0 {
+		if result.Checks[0].CheckedElements != 1<<19 || result.Checks[0].WrongElements != 0 ||
+			result.Latency.MedianNanoseconds <= 0 {
 			t.Errorf("%s: %+v", c, result)
 		}
 	}
@@ -116,14 +119,16 @@ func TestMeasureOverOneRank(t *testing.T) {
 func TestMeasureRejectsWhatDoesNotFit(t *testing.T) {
 	e := engine(t, 4096)
 	for _, size := range []int64{8192, 1} {
-		_, err := e.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, SizeBytes: size, Iterations: 1, Deadline: time.Minute})
+		_, err := e.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, SizeBytes: size,
+			Iterations: 1, Deadline: time.Minute})
 		var request *RequestError
 		if !errors.As(err, &request) {
 			t.Errorf("%d bytes: %v, want a RequestError", size, err)
 		}
 	}
 	var memory *InsufficientMemoryError
-	if err := e.Allocate(rcclx.NewMemory(1<<50, 0, 0)); !errors.As(err, &memory) || memory.FreeBytes <= 0 || memory.NeededBytes != 1<<50+shiftBytes {
+	if err := e.Allocate(rcclx.NewMemory(1<<50, 0, 0)); !errors.As(err, &memory) || memory.FreeBytes <= 0 ||
+		memory.NeededBytes != 1<<50+shiftBytes {
 		t.Errorf("allocating 1 PiB: %v, want an InsufficientMemoryError with numbers", err)
 	}
 	if err := e.Join([]byte{1}, false, time.Second); err == nil {
@@ -144,7 +149,8 @@ func TestWaitHasADeadline(t *testing.T) {
 	comm := &communicator{lib: &Library{Runtime: &Runtime{eventQuery: notReady}}, clock: clock}
 	err := comm.waitEvent(1, "AllReduce BFloat16 65536 B", comm.limit(5*time.Second))
 	var deadline *DeadlineError
-	if !errors.As(err, &deadline) || deadline.Deadline != 5*time.Second || !strings.Contains(err.Error(), "AllReduce BFloat16 65536 B") {
+	if !errors.As(err, &deadline) || deadline.Deadline != 5*time.Second ||
+		!strings.Contains(err.Error(), "AllReduce BFloat16 65536 B") {
 		t.Errorf("waitEvent = %v, want a DeadlineError that names the step", err)
 	}
 	if waited := clock.now.Sub(time.Unix(0, 0)); waited > 6*time.Second {
@@ -157,7 +163,8 @@ func TestWaitSeesTheAsynchronousError(t *testing.T) {
 	notReady := purego.NewCallback(func(uintptr) uintptr { return runtimeNotReady })
 	remote := purego.NewCallback(func(_ uintptr, result *int32) uintptr { *result = 6; return 0 })
 	lib := &Library{Runtime: &Runtime{eventQuery: notReady}, getAsyncError: remote,
-		errorString: func(int32) string { return "remote process exited" }, lastError: func(uintptr) string { return "" }}
+		errorString: func(int32) string { return "remote process exited" },
+		lastError:   func(uintptr) string { return "" }}
 	comm := &communicator{lib: lib, handle: 1, clock: &steppedClock{now: time.Unix(0, 0)}}
 	err := comm.waitEvent(1, "x", comm.limit(time.Minute))
 	var call *CallError
@@ -168,9 +175,12 @@ func TestWaitSeesTheAsynchronousError(t *testing.T) {
 
 // A library that is older than needed is told from one whose version is none and from one that lacks a symbol.
 func TestOpenRefusesVersions(t *testing.T) {
-	for code, want := range map[int]string{21212: "version 2.12.12; version 2.13.0 or later", 2804: "version 2.8.4; version", 2000: "version 2.0.0; version", 1999: "gave 1999", 3: "gave 3", 0: "gave 0", -5: "gave -5", 100000: "gave 100000", 2147483647: "gave 2147483647"} {
+	for code, want := range map[int]string{21212: "version 2.12.12; version 2.13.0 or later",
+		2804: "version 2.8.4; version", 2000: "version 2.0.0; version", 1999: "gave 1999", 3: "gave 3", 0: "gave 0",
+		-5: "gave -5", 100000: "gave 100000", 2147483647: "gave 2147483647"} {
 		source, library := filepath.Join(t.TempDir(), "old.c"), filepath.Join(t.TempDir(), "librccl.so.1")
-		if err := os.WriteFile(source, fmt.Appendf(nil, "int ncclGetVersion(int *v) { *v = %d; return 0; }\n", code), 0o600); err != nil {
+		if err := os.WriteFile(source, fmt.Appendf(nil, "int ncclGetVersion(int *v) { *v = %d; return 0; }\n", code),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
@@ -179,7 +189,8 @@ func TestOpenRefusesVersions(t *testing.T) {
 		_, err := Open(library, "")
 		var old *LibraryTooOldError
 		var bad *BadVersionError
-		if isOld := code >= 2000 && code <= 21212; errors.As(err, &old) != isOld || errors.As(err, &bad) == isOld || !strings.Contains(err.Error(), want) {
+		if isOld := code >= 2000 && code <= 21212; errors.As(err, &old) != isOld || errors.As(err, &bad) == isOld ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("version %d: Open = %v, want %q", code, err, want)
 		}
 	}
@@ -188,7 +199,8 @@ func TestOpenRefusesVersions(t *testing.T) {
 // What the library or the device cannot do is refused before any call.
 func TestSupports(t *testing.T) {
 	nccl := func(version, capability int) *Library {
-		return &Library{info: rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: version}, fp8: fp8OCP, computeCapability: capability,
+		return &Library{info: rcclx.LibraryInfo{Flavor: rcclx.FlavorNCCL, VersionCode: version},
+			fp8: fp8OCP, computeCapability: capability,
 			collectives: map[rcclx.Collective]uintptr{rcclx.AllReduce: 1, rcclx.AllGather: 1}}
 	}
 	for _, tt := range []struct {
@@ -206,7 +218,8 @@ func TestSupports(t *testing.T) {
 		{nccl(22809, 90), rcclx.AllReduce, "Uint8", "Uint8"},
 		{nccl(22809, 90), rcclx.Broadcast, rcclx.Float32, "ncclBroadcast, which Broadcast needs"},
 		{nccl(22809, 90), rcclx.Reduce, rcclx.Float32, "ncclReduce, which Reduce needs"},
-		{&Library{info: rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev, VersionCode: 22803, DeviceName: "AMD Radeon"}, collectives: map[rcclx.Collective]uintptr{rcclx.AllReduce: 1}},
+		{&Library{info: rcclx.LibraryInfo{Flavor: rcclx.FlavorRCCLXDev, VersionCode: 22803, DeviceName: "AMD Radeon"},
+			collectives: map[rcclx.Collective]uintptr{rcclx.AllReduce: 1}},
 			rcclx.AllReduce, rcclx.Float8E4M3, `"AMD Radeon"`},
 	} {
 		err := tt.library.Supports(tt.collective, tt.datatype, rcclx.OutOfPlace, []rcclx.Data{rcclx.DataExact})
@@ -272,9 +285,11 @@ func TestIDAddress(t *testing.T) {
 		if address, ok := idAddress(id, tt.version); ok != (tt.want != "") || ok && address.String() != tt.want {
 			t.Errorf("%s: %s, %v, want %q", tt.name, address, ok, tt.want)
 		}
-		lib := &Library{info: rcclx.LibraryInfo{VersionCode: tt.version}, lastError: func(uintptr) string { return "Connection refused" }}
+		lib := &Library{info: rcclx.LibraryInfo{VersionCode: tt.version},
+			lastError: func(uintptr) string { return "Connection refused" }}
 		text := lib.StuckInit(0, 1, 2, id)
-		if strings.Contains(text, "the id names") != (tt.want != "") || !strings.Contains(text, tt.want) || !strings.Contains(text, "Connection refused") {
+		if strings.Contains(text, "the id names") != (tt.want != "") || !strings.Contains(text, tt.want) ||
+			!strings.Contains(text, "Connection refused") {
 			t.Errorf("%s: StuckInit = %q", tt.name, text)
 		}
 	}
@@ -313,10 +328,14 @@ func TestConfigIsThatOfItsVersion(t *testing.T) {
 
 // What the library calls an invalid argument is told with the rank and the world size that it was given.
 func TestInitErrorsNameTheRank(t *testing.T) {
-	lib := &Library{lastError: func(uintptr) string { return "" }, info: rcclx.LibraryInfo{DeviceName: "GPU", PCIAddress: "0000:05:00.0"}}
+	lib := &Library{lastError: func(uintptr) string {
+		return ""
+	}, info: rcclx.LibraryInfo{DeviceName: "GPU", PCIAddress: "0000:05:00.0"}}
 	comm := &communicator{lib: lib, rank: 9, ranks: 8, clock: &steppedClock{}}
-	for code, want := range map[int]string{resultInvalidArgument: "rank 9 of 8 ranks", resultInvalidUsage: "device GPU at 0000:05:00.0", 6: "rank 9 of 8 waits for"} {
-		if err := comm.explainInit(&CallError{Call: "ncclCommInitRank", Code: code}, nil); err == nil || !strings.Contains(err.Error(), want) {
+	for code, want := range map[int]string{resultInvalidArgument: "rank 9 of 8 ranks",
+		resultInvalidUsage: "device GPU at 0000:05:00.0", 6: "rank 9 of 8 waits for"} {
+		if err := comm.explainInit(&CallError{Call: "ncclCommInitRank", Code: code}, nil); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("code %d: %v, want %q", code, err, want)
 		}
 	}
@@ -327,7 +346,8 @@ func TestInitErrorsNameTheRank(t *testing.T) {
 
 // The properties' layout differs between releases; the architecture's name is found wherever it is.
 func TestDeviceNames(t *testing.T) {
-	for text, want := range map[string]string{"gfx942:sramecc+:xnack-": "gfx942", "gfx90a": "gfx90a", "gfx1201": "gfx1201", "none": ""} {
+	for text, want := range map[string]string{"gfx942:sramecc+:xnack-": "gfx942", "gfx90a": "gfx90a",
+		"gfx1201": "gfx1201", "none": ""} {
 		properties := purego.NewCallback(func(to *[2048]byte, _ uintptr) uintptr {
 			copy(to[:], "AMD Instinct")
 			copy(to[1160:], text)
@@ -351,7 +371,8 @@ func TestDeviceNames(t *testing.T) {
 func TestRuntimeCandidates(t *testing.T) {
 	all := cudaCandidates("/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2")
 	for _, want := range []string{"libcudart.so", "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcudart.so.13",
-		"/venv/lib/python3.12/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12", "/usr/local/cuda/lib64/libcudart.so"} {
+		"/venv/lib/python3.12/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12",
+		"/usr/local/cuda/lib64/libcudart.so"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("%v lacks %s", all, want)
 		}

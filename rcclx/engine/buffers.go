@@ -87,7 +87,8 @@ func (b *buffers) fill(m *measurement, p *pattern, start int64) error {
 	if m.Placement != rcclx.InPlace {
 		return b.fillSend(p, m.shape.SendBytes, m.limit)
 	}
-	if err := b.comm.lib.Runtime.fill(b.recv.address, m.element.poison, m.shape.SizeBytes(), b.comm.stream); err != nil {
+	if err := b.comm.lib.Runtime.fill(b.recv.address, m.element.poison, m.shape.SizeBytes(),
+		b.comm.stream); err != nil {
 		return err
 	}
 	if m.Collective == rcclx.Broadcast && b.comm.rank != root {

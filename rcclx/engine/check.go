@@ -22,8 +22,8 @@ type checker struct {
 	// coarse is set where a tolerance is too wide to judge elements by.
 	coarse bool
 
-	// last is the last whole period that was looked at element by element, of which tile, and what was found. Most periods
-	// of a result are equal, since the order of a sum changes with the library's chunks only, which are longer.
+	// last is the last whole period that was looked at element by element, of which tile, and what was found. Most
+	// periods of a result are equal, since the order of a sum changes with the library's chunks only, which are longer.
 	last struct {
 		tile  *tile
 		bytes []byte
@@ -183,7 +183,8 @@ func (c *checker) result() rcclx.CheckResult {
 		}
 		unwritten = 0
 	}
-	r := rcclx.CheckResult{Data: c.data, CheckedElements: c.checked, WrongElements: c.wrong, NaNElements: nan, OverflowElements: c.overflow, UnwrittenElements: unwritten,
+	r := rcclx.CheckResult{Data: c.data, CheckedElements: c.checked, WrongElements: c.wrong,
+		NaNElements: nan, OverflowElements: c.overflow, UnwrittenElements: unwritten,
 		MaxRelativeErrorPPM: ppm(c.maxError, c.maxValue), MeanRelativeErrorPPM: ppm(c.sumError, c.sumValue)}
 	if first >= 0 {
 		r.FirstWrongElement = &first

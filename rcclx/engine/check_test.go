@@ -97,7 +97,8 @@ func TestCheckerFindsWhatIsWrong(t *testing.T) {
 	const rank, count, start = 2, 4999, 37
 	eachElement(t, func(t *testing.T, e element) {
 		for _, c := range rcclx.AllCollectives() {
-			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients,
+				rcclx.DataActivations} {
 				if fitsData(e.datatype, data) != "" {
 					continue
 				}
@@ -107,13 +108,16 @@ func TestCheckerFindsWhatIsWrong(t *testing.T) {
 					elements := int64(len(right) / e.bytes)
 					r := checked(p, c, rank, count, start, right, 4096*e.bytes)
 					// Sums of random data that are rounded to FP8 at every hop are no test of single elements.
-					if coarse := e.bytes == 1 && !p.sumTile().judged; coarse && slices.Contains([]rcclx.Collective{rcclx.AllReduce, rcclx.ReduceScatter}, c) {
+					if coarse := e.bytes == 1 && !p.sumTile().judged; coarse &&
+						slices.Contains([]rcclx.Collective{rcclx.AllReduce, rcclx.ReduceScatter}, c) {
 						elements = 0
 					}
-					if r.WrongElements != 0 || r.CheckedElements != elements || r.NaNElements != 0 || r.OverflowElements != 0 || r.FirstWrongElement != nil || r.Data != data {
+					if r.WrongElements != 0 || r.CheckedElements != elements || r.NaNElements != 0 ||
+						r.OverflowElements != 0 || r.FirstWrongElement != nil || r.Data != data {
 						t.Errorf("%s of %s data over %d: the right result gave %+v", c, data, ranks, r)
 					}
-					if exact := data == rcclx.DataExact || data == rcclx.DataRounding; exact && (r.MaxRelativeErrorPPM != 0 || r.MeanRelativeErrorPPM != 0) {
+					if exact := data == rcclx.DataExact || data == rcclx.DataRounding; exact &&
+						(r.MaxRelativeErrorPPM != 0 || r.MeanRelativeErrorPPM != 0) {
 						t.Errorf("%s of %s data over %d: the right result has an error of %+v", c, data, ranks, r)
 					}
 					if c == rcclx.Reduce {
@@ -127,18 +131,23 @@ func TestCheckerFindsWhatIsWrong(t *testing.T) {
 					r = checked(p, c, rank, count, start, wrong, 1000*e.bytes)
 					want := int64(5)
 					if coarse := e.bytes == 1 && !e.integer() && data != rcclx.DataExact; coarse {
-						want = 4 // the largest value of FP8 may be within the bound of a sum that is rounded at every hop
+						// the largest value of FP8 may be within the bound of a sum that is rounded at every hop
+						want = 4
 					}
-					if r.WrongElements < want || r.WrongElements > 5 || r.FirstWrongElement == nil || *r.FirstWrongElement != 100 {
+					if r.WrongElements < want || r.WrongElements > 5 || r.FirstWrongElement == nil ||
+						*r.FirstWrongElement != 100 {
 						t.Errorf("%s of %s data over %d: five wrong elements gave %+v", c, data, ranks, r)
 					}
 					// A byte may be a value, so that a single one says nothing of who wrote it.
-					if unwritten := int64(4); e.bytes > 1 && (r.UnwrittenElements != unwritten || r.NaNElements != 0) || e.bytes == 1 && r.UnwrittenElements != 0 {
+					if unwritten := int64(4); e.bytes > 1 && (r.UnwrittenElements != unwritten || r.NaNElements != 0) ||
+						e.bytes == 1 && r.UnwrittenElements != 0 {
 						t.Errorf("%s of %s data over %d: four elements that nobody wrote gave %+v", c, data, ranks, r)
 					}
 					r = checked(p, c, rank, count, start, bytes.Repeat([]byte{e.poison}, len(right)), 1000*e.bytes)
-					whole := e.bytes > 1 || c == rcclx.AllReduce || c == rcclx.AllGather // AllToAllv leaves parts as they were
-					if r.CheckedElements > 0 && whole && (r.UnwrittenElements == 0 || r.UnwrittenElements != r.WrongElements || r.NaNElements != 0) {
+					// AllToAllv leaves parts as they were
+					whole := e.bytes > 1 || c == rcclx.AllReduce || c == rcclx.AllGather
+					if r.CheckedElements > 0 && whole &&
+						(r.UnwrittenElements == 0 || r.UnwrittenElements != r.WrongElements || r.NaNElements != 0) {
 						t.Errorf("%s of %s data over %d: a buffer that nobody wrote gave %+v", c, data, ranks, r)
 					}
 					if data != rcclx.DataExact {
@@ -200,7 +209,8 @@ func TestFaultsAreFoundOrNotJudged(t *testing.T) {
 	const count, start = periodElements + 300, 128
 	for _, transport := range []*smallFloat{nil, &e4m3OCP, &e4m3FNUZ} {
 		for _, d := range rcclx.Datatypes() {
-			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients,
+				rcclx.DataActivations} {
 				if fitsData(d, data) != "" || transport != nil && !rcclx.KnowsLowPrecision(rcclx.AllReduce, d) {
 					continue
 				}
@@ -268,7 +278,8 @@ func TestMeanErrorFindsWhatElementsDoNot(t *testing.T) {
 	if k.wrong != 0 {
 		t.Fatalf("%d elements are wrong by themselves: the test says nothing of the mean", k.wrong)
 	}
-	if r := k.result(); r.WrongElements != count || r.CheckedElements != count || r.FirstWrongElement == nil || *r.FirstWrongElement != 0 {
+	if r := k.result(); r.WrongElements != count || r.CheckedElements != count || r.FirstWrongElement == nil ||
+		*r.FirstWrongElement != 0 {
 		t.Errorf("a missing rank gave %+v", r)
 	}
 }
@@ -280,10 +291,12 @@ func TestReduceLeavesOtherRanksAlone(t *testing.T) {
 		right := received(p, rcclx.Reduce, 2, 5000, 0)
 		written := append([]byte(nil), right...)
 		copy(written[4321*e.bytes:], make([]byte, 2*e.bytes))
-		if r := checked(p, rcclx.Reduce, 2, 5000, 0, right, 999*e.bytes); r.WrongElements != 0 || r.CheckedElements != 5000 {
+		if r := checked(p, rcclx.Reduce, 2, 5000, 0, right, 999*e.bytes); r.WrongElements != 0 ||
+			r.CheckedElements != 5000 {
 			t.Errorf("an untouched buffer gave %+v", r)
 		}
-		if r := checked(p, rcclx.Reduce, 2, 5000, 0, written, 999*e.bytes); r.WrongElements != 2 || *r.FirstWrongElement != 4321 {
+		if r := checked(p, rcclx.Reduce, 2, 5000, 0, written, 999*e.bytes); r.WrongElements != 2 ||
+			*r.FirstWrongElement != 4321 {
 			t.Errorf("two elements written gave %+v", r)
 		}
 		in := newChecker(p, p.reference(rcclx.Reduce, rcclx.InPlace, 2, 100, 5))
@@ -331,14 +344,16 @@ func TestTransportShowsAndIsTolerated(t *testing.T) {
 	for _, form := range []smallFloat{e4m3OCP, e4m3FNUZ} {
 		for _, d := range []rcclx.Datatype{rcclx.BFloat16, rcclx.Float32} {
 			e := elementFor(t, d, fp8OCP)
-			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+			for _, data := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients,
+				rcclx.DataActivations} {
 				p := newPattern(e, data, 8, form.largest)
 				got := transported(p, form, 3*periodElements)
 				check := func(got []byte) rcclx.CheckResult {
 					return checked(p, rcclx.AllReduce, 0, 3*periodElements, 0, got, 1<<14)
 				}
 				r := check(got)
-				if r.CheckedElements != 3*periodElements || r.WrongElements != 0 || r.MaxRelativeErrorPPM == 0 || r.MeanRelativeErrorPPM == 0 {
+				if r.CheckedElements != 3*periodElements || r.WrongElements != 0 || r.MaxRelativeErrorPPM == 0 ||
+					r.MeanRelativeErrorPPM == 0 {
 					t.Errorf("%s data of %s: %+v", data, d, r)
 				}
 				if overflows := data == rcclx.DataActivations; (r.NaNElements > 0) != overflows {
@@ -348,7 +363,8 @@ func TestTransportShowsAndIsTolerated(t *testing.T) {
 				for i := len(got) - 200*e.bytes; i < len(got); i++ {
 					got[i] = e.poison
 				}
-				if r := check(got); r.WrongElements != 200 || *r.FirstWrongElement != 3*periodElements-200 || r.UnwrittenElements != 200 {
+				if r := check(got); r.WrongElements != 200 || *r.FirstWrongElement != 3*periodElements-200 ||
+					r.UnwrittenElements != 200 {
 					t.Errorf("%s data of %s: an unwritten tail of 200 gave %+v", data, d, r)
 				}
 				// One of zeros shows where values do not underflow to zero, too.
@@ -357,7 +373,9 @@ func TestTransportShowsAndIsTolerated(t *testing.T) {
 					t.Errorf("%s data of %s: a tail of 200 zeros gave %+v", data, d, r)
 				}
 				without := newPattern(e, data, 8, 0)
-				if r := checked(without, rcclx.AllReduce, 0, 3*periodElements, 0, transported(p, form, 3*periodElements), 1<<14); data == rcclx.DataRounding && r.WrongElements == 0 {
+				if r := checked(without, rcclx.AllReduce, 0, 3*periodElements, 0,
+					transported(p, form, 3*periodElements), 1<<14); data == rcclx.DataRounding &&
+					r.WrongElements == 0 {
 					t.Errorf("%s data of %s: without tolerance, quantised data passed: %+v", data, d, r)
 				}
 			}
@@ -397,7 +415,8 @@ func TestOverflowOfSums(t *testing.T) {
 	for range periodElements {
 		got = append(got, 0, 0, 0xc0, 0x7f) // a NaN that is not poison
 	}
-	if r := checked(p, rcclx.AllReduce, 0, periodElements, 0, got, 1<<20); r.NaNElements != periodElements || r.WrongElements != 0 {
+	if r := checked(p, rcclx.AllReduce, 0, periodElements, 0, got, 1<<20); r.NaNElements != periodElements ||
+		r.WrongElements != 0 {
 		t.Errorf("sums over the range that became NaN gave %+v", r)
 	}
 	if r := checked(p, rcclx.AllGather, 0, periodElements/8, 0, got, 1<<20); r.WrongElements == 0 {

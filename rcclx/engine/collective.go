@@ -32,7 +32,8 @@ var collectiveSymbols = map[rcclx.Collective]string{
 // before anything is called: a RequestError or a SymbolMissingError where not.
 func (l *Library) Supports(c rcclx.Collective, d rcclx.Datatype, p rcclx.Placement, data []rcclx.Data) error {
 	if p == rcclx.InPlace && !rcclx.HasInPlace(c) {
-		return &RequestError{fmt.Errorf("%s has no in-place form: it would overwrite what it has yet to send; leave placement out", c)}
+		return &RequestError{fmt.Errorf("%s has no in-place form: it would overwrite what it has yet to send; "+
+			"leave placement out", c)}
 	}
 	if p != "" && p != rcclx.InPlace && p != rcclx.OutOfPlace {
 		return &RequestError{fmt.Errorf("placement %q is not known: use %s or %s", p, rcclx.OutOfPlace, rcclx.InPlace)}
@@ -44,7 +45,8 @@ func (l *Library) Supports(c rcclx.Collective, d rcclx.Datatype, p rcclx.Placeme
 		return &RequestError{fmt.Errorf("%s: %s", c, why)}
 	}
 	if _, ok := elementOf(d, l.fp8); !ok {
-		return &RequestError{fmt.Errorf("which of the two encodings of %s the device %q has is not known (architecture %q), so results cannot be checked: use a wider datatype",
+		return &RequestError{fmt.Errorf("which of the two encodings of %s the device %q has "+
+			"is not known (architecture %q), so results cannot be checked: use a wider datatype",
 			d, l.info.DeviceName, l.architecture)}
 	}
 	for _, kind := range data {
@@ -86,7 +88,8 @@ func (comm *communicator) prepare(
 		}
 	case rcclx.Reduce:
 		return func(sendShift, recvShift uintptr) (string, int32) {
-			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum, root, handle, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, recv+recvShift, n, kind, redOpSum,
+				root, handle, stream)
 			return "ncclReduce", int32(result)
 		}
 	case rcclx.SendRecv:
@@ -125,8 +128,9 @@ func (comm *communicator) allToAll(
 	if c == rcclx.AllToAllv && function != 0 {
 		return func(sendShift, recvShift uintptr) (string, int32) {
 			// What a rank sends to a peer and what it gets from it has the same size, so one array serves both sides.
-			result, _, _ := purego.SyscallN(function, send+sendShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])),
-				recv+recvShift, uintptr(unsafe.Pointer(&counts[0])), uintptr(unsafe.Pointer(&offsets[0])), kind, handle, stream)
+			result, _, _ := purego.SyscallN(function, send+sendShift, uintptr(unsafe.Pointer(&counts[0])),
+				uintptr(unsafe.Pointer(&offsets[0])), recv+recvShift, uintptr(unsafe.Pointer(&counts[0])),
+				uintptr(unsafe.Pointer(&offsets[0])), kind, handle, stream)
 			runtime.KeepAlive(counts)
 			runtime.KeepAlive(offsets)
 			return "ncclAlltoAllv", int32(result)

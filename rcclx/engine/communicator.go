@@ -56,8 +56,8 @@ const (
 )
 
 func nonBlockingConfig() config {
-	c := config{magic: configMagic, version: configVersion, blocking: 0, cgaClusterSize: configUnset, minCTAs: configUnset,
-		maxCTAs: configUnset, splitShare: configUnset}
+	c := config{magic: configMagic, version: configVersion, blocking: 0, cgaClusterSize: configUnset,
+		minCTAs: configUnset, maxCTAs: configUnset, splitShare: configUnset}
 	c.size = uint64(unsafe.Sizeof(c))
 	return c
 }
@@ -119,7 +119,8 @@ func (comm *communicator) explainInit(err error, id []byte) error {
 // StuckInit says of a communicator that does not form what is known. It may be called from another thread than the
 // engine's.
 func (l *Library) StuckInit(comm uintptr, rank, ranks int, id []byte) string {
-	text := fmt.Sprintf("rank %d of %d waits for ranks that never came, or that have another world size, or its unique id is from another run", rank, ranks)
+	text := fmt.Sprintf("rank %d of %d waits for ranks that never came, or that have another world size, "+
+		"or its unique id is from another run", rank, ranks)
 	if address, ok := idAddress(id, l.info.VersionCode); ok {
 		text += fmt.Sprintf("; the id names %s, where rank 0 of its run must listen", address)
 	}

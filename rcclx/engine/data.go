@@ -49,11 +49,13 @@ func fitsData(d rcclx.Datatype, data rcclx.Data) string {
 	case data == rcclx.DataExact:
 		return ""
 	case data == rcclx.DataRounding && (e.integer() || e.bytes == 1):
-		return fmt.Sprintf("%s data are sums that E4M3 cannot hold, and %s holds no more: use %s data", data, d, rcclx.DataExact)
+		return fmt.Sprintf("%s data are sums that E4M3 cannot hold, and %s holds no more: use %s data",
+			data, d, rcclx.DataExact)
 	case data == rcclx.DataRounding:
 		return ""
 	case data != rcclx.DataGradients && data != rcclx.DataActivations:
-		return fmt.Sprintf("data %q are not known: use %s, %s, %s or %s", data, rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations)
+		return fmt.Sprintf("data %q are not known: use %s, %s, %s or %s",
+			data, rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations)
 	case e.integer():
 		return fmt.Sprintf("%s are not integers, and %s is an integer type: use %s data", data, d, rcclx.DataExact)
 	}

@@ -47,12 +47,15 @@ func TestSmallFloatCodes(t *testing.T) {
 				}
 				even := uint16(code + code&1)
 				middle := (value + next) / 2
-				if f.bits(middle) != even || f.bits(math.Nextafter(middle, 1e300)) != uint16(code+1) || f.bits(math.Nextafter(middle, 0)) != uint16(code) {
+				if f.bits(middle) != even || f.bits(math.Nextafter(middle, 1e300)) != uint16(code+1) ||
+					f.bits(math.Nextafter(middle, 0)) != uint16(code) {
 					t.Fatalf("between %v and %v: %v goes to %#x", value, next, middle, f.bits(middle))
 				}
 			}
-			if f.value(1) != tt.least || f.leastSubnormal() != tt.least || f.value(1<<f.fractionBits) != tt.normal || nan != tt.nan {
-				t.Errorf("least %v, normal %v, %d NaN; want %v, %v, %d", f.value(1), f.value(1<<f.fractionBits), nan, tt.least, tt.normal, tt.nan)
+			if f.value(1) != tt.least || f.leastSubnormal() != tt.least ||
+				f.value(1<<f.fractionBits) != tt.normal || nan != tt.nan {
+				t.Errorf("least %v, normal %v, %d NaN; want %v, %v, %d",
+					f.value(1), f.value(1<<f.fractionBits), nan, tt.least, tt.normal, tt.nan)
 			}
 			if f.round(1e300) != f.largest || f.round(-1e300) != -f.largest || f.value(f.bits(f.largest)) != f.largest {
 				t.Errorf("the largest value %v is not kept", f.largest)
@@ -64,8 +67,9 @@ func TestSmallFloatCodes(t *testing.T) {
 		form  smallFloat
 		code  uint16
 		value float64
-	}{{e4m3OCP, 0x7e, 448}, {e4m3OCP, 0x38, 1}, {e5m2OCP, 0x7b, 57344}, {e5m2OCP, 0x3c, 1}, {e4m3FNUZ, 0x7f, 240}, {e4m3FNUZ, 0x40, 1}, {e5m2FNUZ, 0x7f, 57344},
-		{e5m2FNUZ, 0x40, 1}, {binary16, 0x3c00, 1}, {binary16, 0x7bff, 65504}, {bfloat16, 0x3f80, 1}, {bfloat16, 0xc000, -2}} {
+	}{{e4m3OCP, 0x7e, 448}, {e4m3OCP, 0x38, 1}, {e5m2OCP, 0x7b, 57344}, {e5m2OCP, 0x3c, 1}, {e4m3FNUZ, 0x7f, 240},
+		{e4m3FNUZ, 0x40, 1}, {e5m2FNUZ, 0x7f, 57344}, {e5m2FNUZ, 0x40, 1}, {binary16, 0x3c00, 1},
+		{binary16, 0x7bff, 65504}, {bfloat16, 0x3f80, 1}, {bfloat16, 0xc000, -2}} {
 		if got := tt.form.value(tt.code); got != tt.value {
 			t.Errorf("code %#x of %+v is %v, want %v", tt.code, tt.form, got, tt.value)
 		}
@@ -125,7 +129,8 @@ func TestExactDataAreExact(t *testing.T) {
 					}
 				}
 				if contributors == 0 || contributors > exactFor(e).contributors || least < 1 || sum > float64(bound) {
-					t.Fatalf("%d ranks, index %d: %d contributions, least %v, sum %v of at most %d", ranks, index, contributors, least, sum, bound)
+					t.Fatalf("%d ranks, index %d: %d contributions, least %v, sum %v of at most %d",
+						ranks, index, contributors, least, sum, bound)
 				}
 			}
 		}
@@ -156,13 +161,15 @@ func TestFitsData(t *testing.T) {
 	for _, d := range rcclx.Datatypes() {
 		narrow := d.Bytes() == 1 || d == rcclx.Int32
 		integer := d == rcclx.Int8 || d == rcclx.Int32
-		for data, refused := range map[rcclx.Data]bool{rcclx.DataExact: false, rcclx.DataRounding: narrow, rcclx.DataGradients: integer, rcclx.DataActivations: integer, "Other": true} {
+		for data, refused := range map[rcclx.Data]bool{rcclx.DataExact: false, rcclx.DataRounding: narrow,
+			rcclx.DataGradients: integer, rcclx.DataActivations: integer, "Other": true} {
 			if why := fitsData(d, data); (why != "") != refused {
 				t.Errorf("%s data in %s: %q, refused should be %v", data, d, why, refused)
 			}
 		}
 	}
-	if defaultData(rcclx.LowPrecision, rcclx.BFloat16) != rcclx.DataRounding || defaultData(rcclx.LowPrecision, rcclx.Int8) != rcclx.DataExact ||
+	if defaultData(rcclx.LowPrecision, rcclx.BFloat16) != rcclx.DataRounding ||
+		defaultData(rcclx.LowPrecision, rcclx.Int8) != rcclx.DataExact ||
 		defaultData(rcclx.DDA, rcclx.BFloat16) != rcclx.DataExact {
 		t.Error("the defaults of data are not as documented")
 	}
@@ -179,7 +186,8 @@ func TestRandomDataHaveTheirRanges(t *testing.T) {
 				p := newPattern(e, data, ranks, 0)
 				tile := p.sumTile()
 				if tile.maxValue > e.largest/2 || tile.maxValue == 0 {
-					t.Errorf("%s data over %d ranks: the largest sum is %v of at most %v", data, ranks, tile.maxValue, e.largest)
+					t.Errorf("%s data over %d ranks: the largest sum is %v of at most %v",
+						data, ranks, tile.maxValue, e.largest)
 				}
 			}
 		}

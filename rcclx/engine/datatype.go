@@ -84,9 +84,11 @@ func elementOf(d rcclx.Datatype, encoding fp8Encoding) (e element, ok bool) {
 	case rcclx.Float16:
 		return floatElement(d, 6, &binary16), true
 	case rcclx.Float32:
-		return element{datatype: d, number: 7, bytes: 4, significantBits: 24, least: math.SmallestNonzeroFloat32, largest: math.MaxFloat32, poison: 0xff}, true
+		return element{datatype: d, number: 7, bytes: 4, significantBits: 24, least: math.SmallestNonzeroFloat32,
+			largest: math.MaxFloat32, poison: 0xff}, true
 	case rcclx.Float64:
-		return element{datatype: d, number: 8, bytes: 8, significantBits: 53, least: math.SmallestNonzeroFloat64, largest: math.MaxFloat64, poison: 0xff}, true
+		return element{datatype: d, number: 8, bytes: 8, significantBits: 53, least: math.SmallestNonzeroFloat64,
+			largest: math.MaxFloat64, poison: 0xff}, true
 	case rcclx.BFloat16:
 		return floatElement(d, 9, &bfloat16), true
 	case rcclx.Float8E4M3:

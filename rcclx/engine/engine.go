@@ -62,7 +62,8 @@ func (e *Engine) Allocate(need rcclx.Memory) error {
 	if err != nil {
 		return err
 	}
-	shortage := &InsufficientMemoryError{NeededBytes: need.TotalBytes(), BufferBytes: need.BufferBytes(), LibraryBytes: need.LibraryBytes, FreeBytes: free}
+	shortage := &InsufficientMemoryError{NeededBytes: need.TotalBytes(), BufferBytes: need.BufferBytes(),
+		LibraryBytes: need.LibraryBytes, FreeBytes: free}
 	if shortage.NeededBytes > free {
 		return shortage
 	}
@@ -81,7 +82,8 @@ func (e *Engine) Allocate(need rcclx.Memory) error {
 // queued.
 func (e *Engine) Join(id []byte, nonBlocking bool, deadline time.Duration) error {
 	if len(id) != UniqueIDBytes {
-		return &RequestError{fmt.Errorf("the unique id has %d bytes, want %d: it was cut or is of another library", len(id), UniqueIDBytes)}
+		return &RequestError{fmt.Errorf("the unique id has %d bytes, want %d: it was cut or is of another library",
+			len(id), UniqueIDBytes)}
 	}
 	return e.comm.form(id, nonBlocking, deadline)
 }

@@ -29,9 +29,11 @@ type SymbolMissingError struct {
 
 func (e *SymbolMissingError) Error() string {
 	if e.Collective != "" {
-		return fmt.Sprintf("%s has no symbol %s, which %s needs: leave %s out, or use a complete build of the library", e.File, e.Symbol, e.Collective, e.Collective)
+		return fmt.Sprintf("%s has no symbol %s, which %s needs: leave %s out, or use a complete build of the library",
+			e.File, e.Symbol, e.Collective, e.Collective)
 	}
-	return fmt.Sprintf("%s has no symbol %s: it is a partial or foreign build; use a complete build of the library", e.File, e.Symbol)
+	return fmt.Sprintf("%s has no symbol %s: it is a partial or foreign build; use a complete build of the library",
+		e.File, e.Symbol)
 }
 
 // LibraryTooOldError says that a library is older than the engine needs.
@@ -48,8 +50,8 @@ type BadVersionError struct {
 }
 
 func (e *BadVersionError) Error() string {
-	return fmt.Sprintf("ncclGetVersion of %s gave %d, which is no version (2.13.0 would be %d): the file is damaged or not a communication library; install it anew",
-		e.File, e.Code, minVersionCode)
+	return fmt.Sprintf("ncclGetVersion of %s gave %d, which is no version (2.13.0 would be %d): the file is damaged "+
+		"or not a communication library; install it anew", e.File, e.Code, minVersionCode)
 }
 
 // InsufficientMemoryError says that a device has too little free memory for a run, before anything is allocated.
@@ -59,8 +61,9 @@ type InsufficientMemoryError struct {
 }
 
 func (e *InsufficientMemoryError) Error() string {
-	return fmt.Sprintf("%d bytes of device memory are needed (%d for messages, %d by the library for this variant) and %d are free: "+
-		"end what else uses the GPU, or lower the largest message size", e.NeededBytes, e.BufferBytes, e.LibraryBytes, e.FreeBytes)
+	return fmt.Sprintf("%d bytes of device memory are needed (%d for messages, %d by the library for "+
+		"this variant) and %d are free: end what else uses the GPU, or lower the largest message size",
+		e.NeededBytes, e.BufferBytes, e.LibraryBytes, e.FreeBytes)
 }
 
 // CallError says that a call into the library or the runtime failed.

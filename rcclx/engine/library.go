@@ -51,7 +51,8 @@ type Library struct {
 	// Runtime holds the device functions.
 	Runtime *Runtime
 
-	// Of the device in use: its FP8 encoding, AMD's name of its architecture, and CUDA's compute capability (90 is 9.0).
+	// Of the device in use: its FP8 encoding, AMD's name of its architecture, and CUDA's compute capability (90 is
+	// 9.0).
 	fp8               fp8Encoding
 	architecture      string
 	computeCapability int
@@ -59,9 +60,10 @@ type Library struct {
 	getUniqueID, commFinalize, commDestroy, commAbort, getAsyncError uintptr
 	send, recv, groupStart, groupEnd                                 uintptr
 	// collectives holds the functions that the library has; of those that it lacks, Supports tells.
-	collectives        map[rcclx.Collective]uintptr
-	commInitRank       func(comm *uintptr, ranks int32, id uniqueID, rank int32) int32
-	commInitRankConfig func(comm *uintptr, ranks int32, id uniqueID, rank int32, config *config) int32 // nil before 2.14
+	collectives  map[rcclx.Collective]uintptr
+	commInitRank func(comm *uintptr, ranks int32, id uniqueID, rank int32) int32
+	// nil before 2.14
+	commInitRankConfig func(comm *uintptr, ranks int32, id uniqueID, rank int32, config *config) int32
 	errorString        func(result int32) string
 	lastError          func(comm uintptr) string
 }
@@ -123,7 +125,8 @@ func version(getVersion uintptr, file string) (int, error) {
 	case code < leastVersionCode || code > mostVersionCode:
 		return 0, &BadVersionError{File: file, Code: int(code)}
 	case code < minVersionCode:
-		return 0, &LibraryTooOldError{File: file, Found: rcclx.VersionString(int(code)), Needed: rcclx.VersionString(minVersionCode)}
+		return 0, &LibraryTooOldError{File: file, Found: rcclx.VersionString(int(code)),
+			Needed: rcclx.VersionString(minVersionCode)}
 	}
 	return int(code), nil
 }

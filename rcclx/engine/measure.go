@@ -22,9 +22,9 @@ type MeasureRequest struct {
 	// where they move little, so that the cost of an event does not show: the result's Repeats and IterationsPerRepeat
 	// tell how many.
 	WarmupIterations, Iterations int
-	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding where
-	// the datatype has it, is checked last where it is not among them: random data alone may not tell a right result from
-	// a wrong one.
+	// Data to check with, one untimed call each; the first is also what is timed. Exact, for LowPrecision Rounding
+	// where the datatype has it, is checked last where it is not among them: random data alone may not tell a right
+	// result from a wrong one.
 	Data []rcclx.Data
 	// Variant decides which data are checked in any case.
 	Variant rcclx.Variant
@@ -87,7 +87,8 @@ func (e *Engine) Measure(q MeasureRequest) (MeasureResult, error) {
 		return MeasureResult{}, err
 	}
 	t, err := e.time(series{call: e.comm.calls(e.launch(m), m.windows, m.limit), barrier: e.barrier(m.limit),
-		warmup: q.WarmupIterations, iterations: q.Iterations, sizeBytes: m.shape.SizeBytes(), name: q.Name(), limit: m.limit})
+		warmup: q.WarmupIterations, iterations: q.Iterations, sizeBytes: m.shape.SizeBytes(),
+		name: q.Name(), limit: m.limit})
 	if err != nil {
 		return MeasureResult{}, err
 	}
@@ -116,7 +117,8 @@ func (e *Engine) measurement(q MeasureRequest) (*measurement, error) {
 		q.Placement = rcclx.OutOfPlace
 	}
 	if q.Iterations < 1 || q.WarmupIterations < 0 {
-		return nil, &RequestError{fmt.Errorf("%s: %d iterations after %d of warm-up: give at least 1 and 0", q.Name(), q.Iterations, q.WarmupIterations)}
+		return nil, &RequestError{fmt.Errorf("%s: %d iterations after %d of warm-up: give at least 1 and 0",
+			q.Name(), q.Iterations, q.WarmupIterations)}
 	}
 	shape, err := rcclx.ShapeOf(q.Collective, q.Datatype, q.SizeBytes, e.comm.ranks)
 	if err != nil {
@@ -216,7 +218,8 @@ func (e *Engine) checkedCall(m *measurement, p *pattern) (rcclx.CheckResult, err
 		return rcclx.CheckResult{}, err
 	}
 	if m.Placement != rcclx.InPlace {
-		if err := e.lib.Runtime.fill(e.buffers.recv.address, m.element.poison, m.shape.RecvBytes, e.comm.stream); err != nil {
+		if err := e.lib.Runtime.fill(e.buffers.recv.address, m.element.poison, m.shape.RecvBytes,
+			e.comm.stream); err != nil {
 			return rcclx.CheckResult{}, err
 		}
 	}

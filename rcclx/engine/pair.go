@@ -40,7 +40,8 @@ func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 	if err != nil {
 		return PairResult{}, &RequestError{err}
 	}
-	if err := e.buffers.fits(fmt.Sprintf("a pair probe of %d bytes", q.SizeBytes), shape, rcclx.OutOfPlace); err != nil {
+	if err := e.buffers.fits(fmt.Sprintf("a pair probe of %d bytes", q.SizeBytes), shape,
+		rcclx.OutOfPlace); err != nil {
 		return PairResult{}, err
 	}
 	l := e.comm.limit(q.Deadline)
@@ -64,7 +65,8 @@ func (e *Engine) MeasurePair(peer int, q PairRequest) (PairResult, error) {
 		return PairResult{}, err
 	}
 	check := newChecker(p, []segment{{func() *tile { return p.inputTile(peer) }, 0, shape.CountElements}})
-	result := PairResult{Peer: peer, BandwidthMBps: rcclx.AlgBandwidthMBps(shape.SendBytes, t.latency.MedianNanoseconds)}
+	result := PairResult{Peer: peer,
+		BandwidthMBps: rcclx.AlgBandwidthMBps(shape.SendBytes, t.latency.MedianNanoseconds)}
 	result.Check, err = e.buffers.checkRecv(check, e.buffers.recv.address.at(0), shape.RecvBytes, l)
 	return result, err
 }

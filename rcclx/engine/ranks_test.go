@@ -25,7 +25,8 @@ type member struct {
 }
 
 // overRanks forms a communicator of threads of this process, each on a device of its own, and lets each do its work.
-func overRanks(t *testing.T, ranks int, bytes int64, nonBlocking bool, change func(*Library), work func(m member) error) {
+func overRanks(t *testing.T, ranks int, bytes int64, nonBlocking bool, change func(*Library),
+	work func(m member) error) {
 	t.Helper()
 	shared := openSimulated(t)
 	id, err := shared.UniqueID()
@@ -77,14 +78,16 @@ func everything(sizeBytes int64) []MeasureRequest {
 	for _, c := range rcclx.AllCollectives() {
 		for _, d := range rcclx.Datatypes() {
 			var data []rcclx.Data
-			for _, kind := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients, rcclx.DataActivations} {
+			for _, kind := range []rcclx.Data{rcclx.DataExact, rcclx.DataRounding, rcclx.DataGradients,
+				rcclx.DataActivations} {
 				if fitsData(d, kind) == "" {
 					data = append(data, kind)
 				}
 			}
 			for _, p := range []rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace} {
 				if p == rcclx.OutOfPlace || rcclx.HasInPlace(c) {
-					all = append(all, MeasureRequest{Collective: c, Datatype: d, Placement: p, SizeBytes: sizeBytes, WarmupIterations: 1, Iterations: 3,
+					all = append(all, MeasureRequest{Collective: c, Datatype: d, Placement: p,
+						SizeBytes: sizeBytes, WarmupIterations: 1, Iterations: 3,
 						Data: data, Variant: rcclx.Baseline, Deadline: testDeadline})
 				}
 			}
@@ -100,20 +103,24 @@ func measureRight(m member, q MeasureRequest) error {
 	}
 	// Sums of random data that are rounded to FP8 at every hop are no test of single elements.
 	unjudged := func(d rcclx.Data) bool {
-		return q.Datatype.Bytes() == 1 && (d == rcclx.DataGradients || d == rcclx.DataActivations) && m.comm.ranks > 2 &&
-			(q.Collective == rcclx.AllReduce || q.Collective == rcclx.ReduceScatter || q.Collective == rcclx.Reduce && m.rank == root)
+		return q.Datatype.Bytes() == 1 && (d == rcclx.DataGradients || d == rcclx.DataActivations) &&
+			m.comm.ranks > 2 && (q.Collective == rcclx.AllReduce || q.Collective == rcclx.ReduceScatter ||
+			q.Collective == rcclx.Reduce && m.rank == root)
 	}
-	if r.Latency.MedianNanoseconds <= 0 || r.LaunchNanoseconds <= 0 || r.Latency.Repeats != 3 || len(r.Checks) != len(q.Data) {
+	if r.Latency.MedianNanoseconds <= 0 || r.LaunchNanoseconds <= 0 || r.Latency.Repeats != 3 ||
+		len(r.Checks) != len(q.Data) {
 		return fmt.Errorf("%s: %+v", q.Name(), r)
 	}
 	for i, check := range r.Checks {
 		if unjudged(check.Data) && check.CheckedElements == 0 {
 			check.CheckedElements = r.Shape.RecvBytes / q.Datatype.Bytes()
 		}
-		if check.Data != q.Data[i] || check.WrongElements != 0 || check.NaNElements != 0 || check.CheckedElements != r.Shape.RecvBytes/q.Datatype.Bytes() {
+		if check.Data != q.Data[i] || check.WrongElements != 0 || check.NaNElements != 0 ||
+			check.CheckedElements != r.Shape.RecvBytes/q.Datatype.Bytes() {
 			return fmt.Errorf("%s with %s data: %+v", q.Name(), q.Data[i], check)
 		}
-		if exact := check.Data == rcclx.DataExact || check.Data == rcclx.DataRounding; exact && check.MaxRelativeErrorPPM != 0 {
+		if exact := check.Data == rcclx.DataExact || check.Data == rcclx.DataRounding; exact &&
+			check.MaxRelativeErrorPPM != 0 {
 			return fmt.Errorf("%s with %s data: %+v", q.Name(), q.Data[i], check)
 		}
 	}
@@ -143,10 +150,12 @@ func TestSlowestRank(t *testing.T) {
 		slowest := make([]int64, ranks)
 		overRanks(t, ranks, 4096, false, nil, func(m member) error {
 			const large = 1 << 40 // ns: more than 32 bits hold
-			if got, err := m.slowest(large+int64(m.rank), m.comm.limit(testDeadline)); err != nil || got != large+int64(ranks-1) {
+			if got, err := m.slowest(large+int64(m.rank), m.comm.limit(testDeadline)); err != nil ||
+				got != large+int64(ranks-1) {
 				return fmt.Errorf("slowest of the ranks: %d, %w", got, err)
 			}
-			q := MeasureRequest{Collective: rcclx.SendRecv, Datatype: rcclx.Float32, SizeBytes: 4096, Iterations: 3, Data: []rcclx.Data{rcclx.DataExact}, Deadline: testDeadline, Slowest: true}
+			q := MeasureRequest{Collective: rcclx.SendRecv, Datatype: rcclx.Float32, SizeBytes: 4096, Iterations: 3,
+				Data: []rcclx.Data{rcclx.DataExact}, Deadline: testDeadline, Slowest: true}
 			r, err := m.Measure(q)
 			if err != nil {
 				return err
@@ -200,7 +209,8 @@ func TestNonBlocking(t *testing.T) {
 			}
 		}
 		if peer, ok := m.PairPeer(0); ok {
-			if _, err := m.MeasurePair(peer, PairRequest{SizeBytes: 4096, Iterations: 1, Deadline: testDeadline}); err != nil {
+			if _, err := m.MeasurePair(peer,
+				PairRequest{SizeBytes: 4096, Iterations: 1, Deadline: testDeadline}); err != nil {
 				return err
 			}
 		}
@@ -257,13 +267,14 @@ func TestExactDataAreAlwaysChecked(t *testing.T) {
 		want    []rcclx.Data
 	}{
 		{rcclx.Baseline, []rcclx.Data{rcclx.DataGradients}, []rcclx.Data{rcclx.DataGradients, rcclx.DataExact}},
-		{rcclx.DDA, []rcclx.Data{rcclx.DataExact, rcclx.DataActivations}, []rcclx.Data{rcclx.DataExact, rcclx.DataActivations}},
+		{rcclx.DDA, []rcclx.Data{rcclx.DataExact, rcclx.DataActivations},
+			[]rcclx.Data{rcclx.DataExact, rcclx.DataActivations}},
 		{rcclx.LowPrecision, []rcclx.Data{rcclx.DataGradients}, []rcclx.Data{rcclx.DataGradients, rcclx.DataRounding}},
 		{rcclx.LowPrecision, nil, []rcclx.Data{rcclx.DataRounding}},
 	} {
 		backing := append(slices.Clone(tt.ask), "untouched")
-		r, err := e.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: 1 << 16, Iterations: 1, Data: backing[:len(tt.ask)],
-			Variant: tt.variant, Deadline: testDeadline})
+		r, err := e.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: 1 << 16,
+			Iterations: 1, Data: backing[:len(tt.ask)], Variant: tt.variant, Deadline: testDeadline})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,33 +302,39 @@ func TestLowPrecisionOverRanks(t *testing.T) {
 	all := []rcclx.Data{rcclx.DataRounding, rcclx.DataExact, rcclx.DataGradients, rcclx.DataActivations}
 	overRanks(t, 2, slices.Max(hazard), false, nil, func(m member) error {
 		for _, c := range rcclx.Collectives() {
-			r, err := m.Measure(MeasureRequest{Collective: c, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Data: all, Variant: rcclx.LowPrecision, Path: rcclx.PathLowPrecision, Deadline: testDeadline})
+			r, err := m.Measure(MeasureRequest{Collective: c, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1,
+				Data: all, Variant: rcclx.LowPrecision, Path: rcclx.PathLowPrecision, Deadline: testDeadline})
 			if err != nil {
 				return err
 			}
 			for _, check := range r.Checks {
 				quantised := check.Data != rcclx.DataExact || c == rcclx.AllReduce
-				if check.WrongElements != 0 || quantised && check.MaxRelativeErrorPPM == 0 || (check.NaNElements > 0) != (check.Data == rcclx.DataActivations) {
+				if check.WrongElements != 0 || quantised && check.MaxRelativeErrorPPM == 0 ||
+					(check.NaNElements > 0) != (check.Data == rcclx.DataActivations) {
 					return fmt.Errorf("%s: %+v", c, check)
 				}
 			}
 		}
 		// Where the gates say that FP8 does not take a call, nothing that FP8 does is right.
-		r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision,
-			Path: rcclx.PathRingTree, Deadline: testDeadline})
+		r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size,
+			Iterations: 1, Variant: rcclx.LowPrecision, Path: rcclx.PathRingTree, Deadline: testDeadline})
 		if err != nil {
 			return err
 		}
-		if check := r.Checks[0]; check.Data != rcclx.DataRounding || check.WrongElements < check.CheckedElements/4 || check.CheckedElements != size/2 {
+		if check := r.Checks[0]; check.Data != rcclx.DataRounding || check.WrongElements < check.CheckedElements/4 ||
+			check.CheckedElements != size/2 {
 			return fmt.Errorf("quantised data passed for those of a ring: %+v", check)
 		}
 		for _, size := range hazard {
-			r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size, Iterations: 1, Variant: rcclx.LowPrecision, Path: rcclx.PathLowPrecision, Deadline: testDeadline})
+			r, err := m.Measure(MeasureRequest{Collective: rcclx.AllReduce, Datatype: rcclx.BFloat16, SizeBytes: size,
+				Iterations: 1, Variant: rcclx.LowPrecision, Path: rcclx.PathLowPrecision, Deadline: testDeadline})
 			if err != nil {
 				return err
 			}
-			if check := r.Checks[0]; check.Data != rcclx.DataRounding || check.WrongElements == 0 || check.FirstWrongElement == nil {
-				return fmt.Errorf("a count of %d: the tail that the library loses was not seen: %+v", r.Shape.CountElements, check)
+			if check := r.Checks[0]; check.Data != rcclx.DataRounding || check.WrongElements == 0 ||
+				check.FirstWrongElement == nil {
+				return fmt.Errorf("a count of %d: the tail that the library loses was not seen: %+v",
+					r.Shape.CountElements, check)
 			}
 		}
 		return nil

@@ -19,8 +19,8 @@ type tile struct {
 	// errors and squares hold, before each index, the sums of the errors that rounding at every addition makes and of
 	// their squares; nil where nothing is rounded.
 	errors, squares []float64
-	// clip is, where FP8 transport may overflow, how much further a value may be off that was clipped; zero elsewhere, and
-	// nil where nothing can overflow.
+	// clip is, where FP8 transport may overflow, how much further a value may be off that was clipped; zero elsewhere,
+	// and nil where nothing can overflow.
 	clip []float64
 	// sums holds the sum of magnitudes before each index, and maxValue the largest.
 	sums     []float64
@@ -165,7 +165,8 @@ func (p *pattern) reference(c rcclx.Collective, placement rcclx.Placement, rank 
 
 // poisonTile is a buffer that nothing was written to.
 func poisonTile(e element) *tile {
-	t := &tile{element: e, bytes: make([]byte, periodElements*e.bytes), want: make([]float64, periodElements), sums: make([]float64, periodElements+1), judged: true}
+	t := &tile{element: e, bytes: make([]byte, periodElements*e.bytes), want: make([]float64, periodElements),
+		sums: make([]float64, periodElements+1), judged: true}
 	for i := range t.bytes {
 		t.bytes[i] = e.poison
 	}

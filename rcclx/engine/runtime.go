@@ -41,8 +41,8 @@ const (
 
 	streamNonBlocking       = 1
 	eventDisableSystemFence = 0x20000000 // hip_runtime_api.h, hipEventDisableSystemFence
-	// propertiesBytes holds cudaDeviceProp and hipDeviceProp_t of every release (1032 and 1472 bytes by now), whose first
-	// 256 bytes are the name.
+	// propertiesBytes holds cudaDeviceProp and hipDeviceProp_t of every release (1032 and 1472 bytes by now), whose
+	// first 256 bytes are the name.
 	propertiesBytes = 8192
 	nameBytes       = 256
 
@@ -84,8 +84,9 @@ var hipCandidates = []string{"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.
 func cudaCandidates(libraryPath string) []string {
 	beside := filepath.Join(filepath.Dir(libraryPath), "..", "..")
 	return []string{"libcudart.so", "libcudart.so.13", "libcudart.so.12",
-		filepath.Join(beside, "cu13", "lib", "libcudart.so.13"), filepath.Join(beside, "cuda_runtime", "lib", "libcudart.so.12"),
-		"/usr/local/cuda/lib64/libcudart.so", "/usr/local/cuda/lib64/libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.12"}
+		filepath.Join(beside, "cu13", "lib", "libcudart.so.13"),
+		filepath.Join(beside, "cuda_runtime", "lib", "libcudart.so.12"), "/usr/local/cuda/lib64/libcudart.so",
+		"/usr/local/cuda/lib64/libcudart.so.13", "/usr/local/cuda/lib64/libcudart.so.12"}
 }
 
 // openRuntimeFile loads one candidate. One that is newer than the driver is told from one that fits by its first look
@@ -177,7 +178,8 @@ func (r *Runtime) SetDevice(device int) error {
 // PCIAddress of a device, in the form 0000:05:00.0, in lower case.
 func (r *Runtime) PCIAddress(device int) (string, error) {
 	text := make([]byte, 64)
-	err := r.call("DeviceGetPCIBusId", r.getPCIBusID, uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), uintptr(device))
+	err := r.call("DeviceGetPCIBusId", r.getPCIBusID, uintptr(unsafe.Pointer(&text[0])),
+		uintptr(len(text)), uintptr(device))
 	return strings.ToLower(cString(text)), err
 }
 
@@ -188,13 +190,15 @@ var architectureName = regexp.MustCompile(`gfx[0-9a-f]{3,4}[:\x00]`)
 // name and architecture of a device; empty where the runtime does not tell.
 func (r *Runtime) name(device int) (name, architecture string) {
 	text := make([]byte, propertiesBytes)
-	if r.getProperties != 0 && r.call("GetDeviceProperties", r.getProperties, uintptr(unsafe.Pointer(&text[0])), uintptr(device)) == nil {
+	if r.getProperties != 0 &&
+		r.call("GetDeviceProperties", r.getProperties, uintptr(unsafe.Pointer(&text[0])), uintptr(device)) == nil {
 		name = cString(text[:nameBytes])
 		if r.prefix == "hip" {
 			architecture = strings.TrimRight(string(architectureName.Find(text[nameBytes:])), ":\x00")
 		}
 	}
-	if name == "" && r.getName != 0 && r.call("DeviceGetName", r.getName, uintptr(unsafe.Pointer(&text[0])), nameBytes, uintptr(device)) == nil {
+	if name == "" && r.getName != 0 &&
+		r.call("DeviceGetName", r.getName, uintptr(unsafe.Pointer(&text[0])), nameBytes, uintptr(device)) == nil {
 		name = cString(text[:nameBytes])
 	}
 	return name, architecture
@@ -206,8 +210,9 @@ func (r *Runtime) computeCapability(device int) int {
 		return 0
 	}
 	var major, minor int32
-	if r.call("DeviceGetAttribute", r.getAttribute, uintptr(unsafe.Pointer(&major)), attributeComputeCapabilityMajor, uintptr(device)) != nil ||
-		r.call("DeviceGetAttribute", r.getAttribute, uintptr(unsafe.Pointer(&minor)), attributeComputeCapabilityMinor, uintptr(device)) != nil {
+	if r.call("DeviceGetAttribute", r.getAttribute, uintptr(unsafe.Pointer(&major)), attributeComputeCapabilityMajor,
+		uintptr(device)) != nil || r.call("DeviceGetAttribute", r.getAttribute, uintptr(unsafe.Pointer(&minor)),
+		attributeComputeCapabilityMinor, uintptr(device)) != nil {
 		return 0
 	}
 	return int(major)*10 + int(minor)
@@ -249,7 +254,8 @@ func (r *Runtime) newStream() (uintptr, error) {
 func (r *Runtime) newTimingEvent() (uintptr, error) {
 	var event uintptr
 	if r.prefix == "hip" && r.eventCreateWithFlags != 0 &&
-		r.call("EventCreateWithFlags", r.eventCreateWithFlags, uintptr(unsafe.Pointer(&event)), eventDisableSystemFence) == nil {
+		r.call("EventCreateWithFlags", r.eventCreateWithFlags, uintptr(unsafe.Pointer(&event)),
+			eventDisableSystemFence) == nil {
 		return event, nil
 	}
 	return r.newEvent()
@@ -283,13 +289,15 @@ func (r *Runtime) elapsedNanoseconds(from, to uintptr) (int64, error) {
 
 // toDevice and toHost queue a copy; the slice must stay alive until the stream has got there.
 func (r *Runtime) toDevice(to uintptr, from []byte, stream uintptr) error {
-	err := r.call("MemcpyAsync", r.memcpyAsync, to, uintptr(unsafe.Pointer(&from[0])), uintptr(len(from)), copyHostToDevice, stream)
+	err := r.call("MemcpyAsync", r.memcpyAsync, to, uintptr(unsafe.Pointer(&from[0])), uintptr(len(from)),
+		copyHostToDevice, stream)
 	runtime.KeepAlive(from)
 	return err
 }
 
 func (r *Runtime) toHost(to []byte, from, stream uintptr) error {
-	err := r.call("MemcpyAsync", r.memcpyAsync, uintptr(unsafe.Pointer(&to[0])), from, uintptr(len(to)), copyDeviceToHost, stream)
+	err := r.call("MemcpyAsync", r.memcpyAsync, uintptr(unsafe.Pointer(&to[0])), from, uintptr(len(to)),
+		copyDeviceToHost, stream)
 	runtime.KeepAlive(to)
 	return err
 }

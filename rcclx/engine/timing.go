@@ -12,9 +12,9 @@ import (
 const (
 	minRepeats = 5
 	maxRepeats = 20
-	// An event keeps two calls from overlapping, which costs 2 to 3 us on an H200. So a repeat has more calls the shorter
-	// these are: enough to move so many bytes, for which GPUs of today need over 300 us, so that events cost under 1 %, up
-	// to mostCalls.
+	// An event keeps two calls from overlapping, which costs 2 to 3 us on an H200. So a repeat has more calls the
+	// shorter these are: enough to move so many bytes, for which GPUs of today need over 300 us, so that events cost
+	// under 1 %, up to mostCalls.
 	bytesPerRepeat = 128 << 20
 	mostCalls      = 20
 	// Calls that move little are measured more often than asked, up to so many in all.
@@ -107,7 +107,8 @@ func (e *Engine) time(s series) (timing, error) {
 			return timing{}, err
 		}
 		if elapsed <= 0 {
-			return timing{}, errors.New(s.name + ": the device's events show no time between start and end of the calls, so nothing was measured")
+			return timing{}, errors.New(s.name +
+				": the device's events show no time between start and end of the calls, so nothing was measured")
 		}
 		means = append(means, elapsed/int64(callsIn(repeat, repeats, calls)))
 	}

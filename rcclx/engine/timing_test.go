@@ -38,14 +38,18 @@ func TestRepeats(t *testing.T) {
 		sizeBytes      int64
 		calls, repeats int
 	}{
-		{20, 8, 100, 5}, {1, 8, 100, 5}, {100, 8, 100, 5}, {200, 8, 200, 10}, {1000, 8, 1000, 20}, {23, 1 * mib, 100, 5},
-		{20, 16 * mib, 100, 12}, {20, 32 * mib, 80, 20}, {20, 64 * mib, 40, 20}, {20, 128 * mib, 20, 20}, {5, 128 * mib, 20, 20},
-		{20, 1024 * mib, 20, 20}, {33, 1024 * mib, 33, 20}, {3, 1024 * mib, 3, 3}, {1, 4096 * mib, 1, 1}, {4096, 1 << 50, 4096, 20},
+		{20, 8, 100, 5}, {1, 8, 100, 5}, {100, 8, 100, 5}, {200, 8, 200, 10}, {1000, 8, 1000, 20},
+		{23, 1 * mib, 100, 5},
+		{20, 16 * mib, 100, 12}, {20, 32 * mib, 80, 20}, {20, 64 * mib, 40, 20}, {20, 128 * mib, 20, 20},
+		{5, 128 * mib, 20, 20},
+		{20, 1024 * mib, 20, 20}, {33, 1024 * mib, 33, 20}, {3, 1024 * mib, 3, 3}, {1, 4096 * mib, 1, 1},
+		{4096, 1 << 50, 4096, 20},
 	} {
 		calls := callsOf(tt.iterations, tt.sizeBytes)
 		repeats := repeatsOf(calls, tt.sizeBytes)
 		if calls != tt.calls || repeats != tt.repeats {
-			t.Errorf("%d iterations of %d bytes: %d calls in %d repeats, want %d in %d", tt.iterations, tt.sizeBytes, calls, repeats, tt.calls, tt.repeats)
+			t.Errorf("%d iterations of %d bytes: %d calls in %d repeats, want %d in %d",
+				tt.iterations, tt.sizeBytes, calls, repeats, tt.calls, tt.repeats)
 		}
 		if calls < tt.iterations || repeats > maxRepeats {
 			t.Errorf("%d iterations of %d bytes: %d calls in %d repeats", tt.iterations, tt.sizeBytes, calls, repeats)
@@ -59,7 +63,8 @@ func TestRepeats(t *testing.T) {
 			sum += n
 		}
 		if sum != calls {
-			t.Errorf("%d calls in %d repeats, want exactly %d: all ranks must make the same number", sum, repeats, calls)
+			t.Errorf("%d calls in %d repeats, want exactly %d: all ranks must make the same number",
+				sum, repeats, calls)
 		}
 	}
 }
@@ -74,7 +79,8 @@ func TestPairPeerMeetsEveryPairOnce(t *testing.T) {
 					continue
 				}
 				if peer == rank || peer < 0 || pairPeer(round, peer, ranks) != rank {
-					t.Fatalf("%d ranks, round %d: rank %d meets %d, which meets %d", ranks, round, rank, peer, pairPeer(round, peer, ranks))
+					t.Fatalf("%d ranks, round %d: rank %d meets %d, which meets %d",
+						ranks, round, rank, peer, pairPeer(round, peer, ranks))
 				}
 				met[[2]int{min(rank, peer), max(rank, peer)}]++
 			}

@@ -84,8 +84,8 @@ func (p *pattern) tolerate(t *tile, i int, terms []float64, additions int) {
 		cast += c
 		castSquares += c * c
 	}
-	// The result is rounded to the element type once more; a value that E4M3 holds needs no rounding. The sum is made in
-	// fp32, so that the additions' own roundings are not there as well.
+	// The result is rounded to the element type once more; a value that E4M3 holds needs no rounding. The sum is made
+	// in fp32, so that the additions' own roundings are not there as well.
 	t.tolerance[i] = max(t.tolerance[i], cast+e.epsilon()*largest)
 	if t.errors != nil {
 		// The casts of given values are off by given amounts, of either sign: twice their root of squares instead of
@@ -129,9 +129,10 @@ func (t *tile) mostError(phase, n int) float64 {
 	if t.errors == nil {
 		return 0
 	}
-	// The spread of a sum is like the root of its squares. Periods that are summed in one order have the same errors, so
-	// each has its spread to itself.
-	return meanOfLikely*(t.errors[phase+n]-t.errors[phase]) + mostOfLikely*math.Sqrt(t.squares[phase+n]-t.squares[phase])
+	// The spread of a sum is like the root of its squares. Periods that are summed in one order have the same errors,
+	// so each has its spread to itself.
+	return meanOfLikely*(t.errors[phase+n]-t.errors[phase]) +
+		mostOfLikely*math.Sqrt(t.squares[phase+n]-t.squares[phase])
 }
 
 // leastShowing is of how many elements in a period a tolerance must let a fault be seen, for the elements to count as

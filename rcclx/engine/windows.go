@@ -22,7 +22,8 @@ func windowsOf(shape rcclx.Shape, placement rcclx.Placement, sendBufferBytes, re
 		return windows{int((recvBufferBytes-shape.SizeBytes())/s) + 1, s, s}
 	}
 	send, recv := stride(shape.SendBytes), stride(shape.RecvBytes)
-	return windows{int(min((sendBufferBytes-shape.SendBytes)/send, (recvBufferBytes-shape.RecvBytes)/recv)) + 1, send, recv}
+	return windows{int(min((sendBufferBytes-shape.SendBytes)/send, (recvBufferBytes-shape.RecvBytes)/recv)) + 1,
+		send, recv}
 }
 
 // at gives how far the nth call's buffers lie from those of the first.

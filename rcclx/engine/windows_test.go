@@ -44,7 +44,8 @@ func TestWindows(t *testing.T) {
 					}
 					again, _ := w.at(n + w.count)
 					if again != sendShift || n > 0 && n < w.count && (sendShift == 0 || recvShift == 0) {
-						t.Fatalf("%s: window %d is at %d and %d, and at %d when its turn comes again", name, n, sendShift, recvShift, again)
+						t.Fatalf("%s: window %d is at %d and %d, and at %d when its turn comes again",
+							name, n, sendShift, recvShift, again)
 					}
 					if p == rcclx.InPlace {
 						if sendShift != recvShift || int64(recvShift)+shape.SizeBytes() > recvBuffer {
@@ -53,10 +54,12 @@ func TestWindows(t *testing.T) {
 						continue
 					}
 					if int64(sendShift)+shape.SendBytes > sendBuffer || int64(recvShift)+shape.RecvBytes > recvBuffer {
-						t.Fatalf("%s: window %d at %d and %d is beyond the buffers of %d and %d", name, n, sendShift, recvShift, sendBuffer, recvBuffer)
+						t.Fatalf("%s: window %d at %d and %d is beyond the buffers of %d and %d",
+							name, n, sendShift, recvShift, sendBuffer, recvBuffer)
 					}
 				}
-				if p == rcclx.OutOfPlace && (w.sendStride < shape.SendBytes || w.recvStride < shape.RecvBytes) || p == rcclx.InPlace && w.recvStride < shape.SizeBytes() {
+				if p == rcclx.OutOfPlace && (w.sendStride < shape.SendBytes || w.recvStride < shape.RecvBytes) ||
+					p == rcclx.InPlace && w.recvStride < shape.SizeBytes() {
 					t.Errorf("%s: windows overlap", name)
 				}
 			}
@@ -95,7 +98,8 @@ func (r *recorder) record(l *Library) {
 		result, _, _ := purego.SyscallN(eventRecord, event, stream)
 		return result
 	})
-	for _, c := range []rcclx.Collective{rcclx.AllReduce, rcclx.AllGather, rcclx.ReduceScatter, rcclx.Broadcast, rcclx.Reduce, rcclx.AllToAll} {
+	for _, c := range []rcclx.Collective{rcclx.AllReduce, rcclx.AllGather, rcclx.ReduceScatter, rcclx.Broadcast,
+		rcclx.Reduce, rcclx.AllToAll} {
 		function := l.collectives[c]
 		l.collectives[c] = purego.NewCallback(func(send, recv, count, kind, e, f, g, h uintptr) uintptr {
 			r.add(queued{string(c), send, recv, count, kind})
@@ -133,12 +137,14 @@ func TestTimedCallsMoveThroughTheBuffers(t *testing.T) {
 						var r recorder
 						r.record(m.lib)
 						m.modelled = modelled
-						q := MeasureRequest{Collective: c, Datatype: rcclx.Float32, Placement: p, SizeBytes: size, WarmupIterations: warmup, Iterations: 3, Deadline: testDeadline}
+						q := MeasureRequest{Collective: c, Datatype: rcclx.Float32, Placement: p, SizeBytes: size,
+							WarmupIterations: warmup, Iterations: 3, Deadline: testDeadline}
 						result, err := m.Measure(q)
 						if err != nil {
 							return err
 						}
-						if check := result.Checks[0]; check.WrongElements != 0 || check.CheckedElements != result.Shape.RecvBytes/4 {
+						if check := result.Checks[0]; check.WrongElements != 0 ||
+							check.CheckedElements != result.Shape.RecvBytes/4 {
 							return fmt.Errorf("%+v", check)
 						}
 						return m.judge(r.all, result, p, modelled)
@@ -205,7 +211,8 @@ func TestPairsHaveNoBarrier(t *testing.T) {
 		m.modelled = false
 		for round := range m.PairRounds() {
 			if peer, ok := m.PairPeer(round); ok {
-				if _, err := m.MeasurePair(peer, PairRequest{SizeBytes: 4096, Iterations: 2, Deadline: testDeadline}); err != nil {
+				if _, err := m.MeasurePair(peer,
+					PairRequest{SizeBytes: 4096, Iterations: 2, Deadline: testDeadline}); err != nil {
 					return err
 				}
 			}

@@ -56,8 +56,8 @@ type Symptom struct {
 	Env []string
 	// VersionCode of the library, as rcclx.LibraryInfo has it.
 	VersionCode int
-	// NotInEffect says why the variant's setting is not in effect at this size; empty where it is. Off gives it for a key,
-	// where the caller can tell; nil where it cannot.
+	// NotInEffect says why the variant's setting is not in effect at this size; empty where it is. Off gives it for a
+	// key, where the caller can tell; nil where it cannot.
 	NotInEffect string
 	Off         func(Key) string
 	// Audience that the causes advise.
@@ -67,8 +67,10 @@ type Symptom struct {
 // limiting are variables that can take bandwidth away: those of the library are its NCCL_PARAMs and those that
 // src/graph/paths.cc and src/graph/tuning.cc read, HSA_ ones are read by ROCm's runtime.
 var limiting = []string{
-	"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_NTHREADS", "NCCL_BUFFSIZE",
-	"NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "RCCL_MSCCL_ENABLE", "HSA_ENABLE_SDMA", "HSA_DISABLE_CACHE",
+	"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS",
+	"NCCL_MAX_CTAS", "NCCL_NTHREADS", "NCCL_BUFFSIZE",
+	"NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "RCCL_MSCCL_ENABLE",
+	"HSA_ENABLE_SDMA", "HSA_DISABLE_CACHE",
 }
 
 // rule names one likely cause, or "" where it does not apply.
@@ -86,7 +88,8 @@ var rules = []rule{
 		if s.SlowLink == "" {
 			return ""
 		}
-		return "the link " + s.SlowLink + ": a ring is as fast as its slowest link; check the xGMI error counters of both GPUs"
+		return "the link " + s.SlowLink +
+			": a ring is as fast as its slowest link; check the xGMI error counters of both GPUs"
 	}},
 	{"setting not in effect", func(s Symptom) string {
 		if s.NotInEffect == "" {
@@ -96,13 +99,15 @@ var rules = []rule{
 	}},
 	{"TCP", func(s Symptom) string {
 		if s.Place.Nodes > 1 && s.Place.Transport == TCP {
-			return "the data between nodes went over TCP, not RDMA: check network.rdmaResources, network.hcas and the limit on locked memory; network.requireTransport RDMA makes it an error"
+			return "the data between nodes went over TCP, not RDMA: check network.rdmaResources, network.hcas and " +
+				"the limit on locked memory; network.requireTransport RDMA makes it an error"
 		}
 		return ""
 	}},
 	{"xGMI not used", func(s Symptom) string {
 		if s.Place.Nodes == 1 && s.Percent > 0 && s.Percent < 20 && s.Mesh != "NotApplicable" {
-			return "this is about what PCIe gives: the library may not use xGMI (ROCm/rocm-systems#5297); look for \"via P2P\" in the log of NCCL_DEBUG=INFO, and at the mesh by agent discover -o table"
+			return "this is about what PCIe gives: the library may not use xGMI (ROCm/rocm-systems#5297); " +
+				"look for \"via P2P\" in the log of NCCL_DEBUG=INFO, and at the mesh by agent discover -o table"
 		}
 		return ""
 	}},
@@ -112,11 +117,15 @@ var rules = []rule{
 		}
 		return ""
 	}},
-	{"NUMABalancing", precondition("NUMABalancing", audience.Same("kernel.numa_balancing is on, which takes up to half of the bandwidth (ROCm/rccl#1562): set it to 0"))},
-	{"IOMMU", precondition("IOMMU", audience.Same("the IOMMU is not in passthrough mode, which makes peer access slow (ROCm/rccl#1129): add iommu=pt to the kernel's command line"))},
-	{"GPUBusy", precondition("GPUBusy", audience.Same("another process holds a GPU of this node: end it and measure again"))},
+	{"NUMABalancing", precondition("NUMABalancing", audience.Same("kernel.numa_balancing is on, which takes up to "+
+		"half of the bandwidth (ROCm/rccl#1562): set it to 0"))},
+	{"IOMMU", precondition("IOMMU", audience.Same("the IOMMU is not in passthrough mode, which makes peer access "+
+		"slow (ROCm/rccl#1129): add iommu=pt to the kernel's command line"))},
+	{"GPUBusy",
+		precondition("GPUBusy", audience.Same("another process holds a GPU of this node: end it and measure again"))},
 	{"LockedMemory", precondition("LockedMemory", audience.Advice{
-		Pod:   "the limit on locked memory is low, so that RDMA falls back to TCP: raise memlock in the container runtime",
+		Pod: "the limit on locked memory is low, so that RDMA falls back to TCP: raise memlock in the " +
+			"container runtime",
 		Shell: "the limit on locked memory is low, so that RDMA falls back to TCP: raise it with ulimit -l",
 	})},
 	{"throttled", func(s Symptom) string {
@@ -141,68 +150,81 @@ var rules = []rule{
 	{"library version", func(s Symptom) string {
 		amd := s.Place.Flavor == rcclx.FlavorRCCL || s.Place.Flavor == rcclx.FlavorRCCLDDA
 		if amd && s.VersionCode == 23004 && (s.Place.Model == "MI250" || s.Place.Model == "MI250X") {
-			return "RCCL 2.30.4 loses 50 to 70 % on MI250 and MI250X (ROCm/rocm-systems#7792): use an older or a newer one"
+			return "RCCL 2.30.4 loses 50 to 70 % on MI250 and MI250X (ROCm/rocm-systems#7792): " +
+				"use an older or a newer one"
 		}
 		return ""
 	}},
 	{"fewer ranks", func(s Symptom) string {
 		if s.Place.Nodes == 1 && s.GPUs > 0 && s.Place.Ranks < s.GPUs {
-			return fmt.Sprintf("%d of %d GPUs take part: with a full mesh each pair has links of its own, so fewer GPUs have a fraction of the bandwidth (ROCm/rccl#1270)", s.Place.Ranks, s.GPUs)
+			return fmt.Sprintf("%d of %d GPUs take part: with a full mesh each pair has "+
+				"links of its own, so fewer GPUs have a fraction of the bandwidth (ROCm/rccl#1270)",
+				s.Place.Ranks, s.GPUs)
 		}
 		return ""
 	}},
 	{"partition", func(s Symptom) string {
 		mode, _, _ := strings.Cut(s.Place.Partition, "/")
 		if slices.Contains([]string{"DPX", "TPX", "QPX", "CPX"}, mode) {
-			return fmt.Sprintf("the GPUs are partitioned (%s): partitions of one GPU share its links, so a mark for SPX does not hold", s.Place.Partition)
+			return fmt.Sprintf("the GPUs are partitioned (%s): partitions of one GPU share its links, so a mark for "+
+				"SPX does not hold", s.Place.Partition)
 		}
 		return ""
 	}},
 	{"virtual function", func(s Symptom) string {
 		if strings.HasSuffix(s.Place.Model, " VF") {
-			return "virtual functions: where the guest's topology matches no model of the library, it drops to about 50 GB/s (ROCm/rccl#1204); NCCL_TOPO_FILE of the provider helps"
+			return "virtual functions: where the guest's topology matches no model of the library, it drops to about " +
+				"50 GB/s (ROCm/rccl#1204); NCCL_TOPO_FILE of the provider helps"
 		}
 		return ""
 	}},
 	{"FP8", func(s Symptom) string {
 		if s.Key.Variant == rcclx.LowPrecision && s.NotInEffect == "" {
-			return "FP8 casts before and after each transfer: below some tens of MiB, and with links that are not the limit, that costs more than it saves; see status.advice"
+			return "FP8 casts before and after each transfer: below some tens of MiB, and with links that are not " +
+				"the limit, that costs more than it saves; see status.advice"
 		}
 		return ""
 	}},
 	{"unsteady", func(s Symptom) string {
 		switch {
 		case s.SpreadPercent >= 10:
-			return fmt.Sprintf("the repeats are %d %% apart: something else uses the node's GPUs, links or CPUs at times", s.SpreadPercent)
+			return fmt.Sprintf("the repeats are %d %% apart: something else uses the node's GPUs, links or "+
+				"CPUs at times", s.SpreadPercent)
 		case s.NoisePercent >= 10:
-			return fmt.Sprintf("the iterations vary by %d %%: something else uses the node's GPUs, links or CPUs at times", s.NoisePercent)
+			return fmt.Sprintf("the iterations vary by %d %%: something else uses the node's GPUs, links or "+
+				"CPUs at times", s.NoisePercent)
 		}
 		return ""
 	}},
 	{"large only", func(s Symptom) string {
 		if s.Shape == LargeOnly {
-			return "smaller messages are faster: large ones suffer from power or heat limits, memory errors or an IOMMU that translates; watch clocks and power during the run"
+			return "smaller messages are faster: large ones suffer from power or heat limits, memory errors or an " +
+				"IOMMU that translates; watch clocks and power during the run"
 		}
 		return ""
 	}},
 	{"flat", func(s Symptom) string {
 		if s.Shape == Flat && s.Place.Nodes > 1 {
-			return "the bandwidth is at its end long before this size: a fixed limit, such as fewer or slower NICs than expected, or GPUs without GPUDirect RDMA"
+			return "the bandwidth is at its end long before this size: a fixed limit, such as fewer or slower NICs " +
+				"than expected, or GPUs without GPUDirect RDMA"
 		}
 		if s.Shape == Flat {
-			return "the bandwidth is at its end long before this size: a fixed limit, such as missing links, PCIe instead of xGMI, or too few channels"
+			return "the bandwidth is at its end long before this size: a fixed limit, such as missing links, " +
+				"PCIe instead of xGMI, or too few channels"
 		}
 		return ""
 	}},
 	{"all sizes", func(s Symptom) string {
 		if s.Shape == AllSizes {
-			return "smaller messages are slow as well: clocks, power cap, the CPU's power saving or the library's build, rather than one link"
+			return "smaller messages are slow as well: clocks, power cap, the CPU's power saving or the library's " +
+				"build, rather than one link"
 		}
 		return ""
 	}},
 	{"network", func(s Symptom) string {
 		if s.Place.Nodes > 1 && s.Place.Transport != TCP {
-			return "compare NIC speed, link state, GID index, PFC and ACS of the nodes; localization names the node or pair where one is slower than the rest"
+			return "compare NIC speed, link state, GID index, PFC and ACS of the nodes; localization names the node " +
+				"or pair where one is slower than the rest"
 		}
 		return ""
 	}},
@@ -219,7 +241,8 @@ var rules = []rule{
 		return "preconditions that are not met: " + strings.Join(names, ", ")
 	}},
 	{"usual", func(Symptom) string {
-		return "compare clocks, power cap, ROCm and driver with those of a node that reaches it: agent bench measures one node by itself"
+		return "compare clocks, power cap, ROCm and driver with those of a node that reaches it: " +
+			"agent bench measures one node by itself"
 	}},
 }
 
@@ -270,7 +293,8 @@ func (in Input) shape(m Measurement) Shape {
 	good, bad := 0, 0
 	for _, t := range in.Thresholds {
 		other, ok := in.find(t.Key)
-		if !ok || t.MinMBps <= 0 || t.Key.series() != m.series() || t.Key.SizeBytes >= m.SizeBytes || other.value(t.Key.Statistic) <= 0 {
+		if !ok || t.MinMBps <= 0 || t.Key.series() != m.series() || t.Key.SizeBytes >= m.SizeBytes ||
+			other.value(t.Key.Statistic) <= 0 {
 			continue
 		}
 		if differs, unknown := t.Place.excludes(in.Place, in.Part); len(differs)+len(unknown) > 0 {
@@ -290,7 +314,8 @@ func (in Input) shape(m Measurement) Shape {
 	}
 	flat := false
 	for _, other := range in.Measurements {
-		if other.series() != m.series() || other.SizeBytes >= m.SizeBytes || other.MedianMBps <= 0 || m.MedianMBps <= 0 {
+		if other.series() != m.series() || other.SizeBytes >= m.SizeBytes || other.MedianMBps <= 0 ||
+			m.MedianMBps <= 0 {
 			continue
 		}
 		if other.MedianMBps*10 > m.MedianMBps*11 {

@@ -88,7 +88,8 @@ func Evaluate(in Input) []Check {
 		applied[t.Key.normal()] = true
 		if len(unknown) > 0 {
 			c := unmeasured(t.Key, Enforce)
-			c.Causes = []string{limited("whether the threshold applies is not known: it names " + strings.Join(unknown, ", "))}
+			c.Causes = []string{limited("whether the threshold applies is not known: it names " +
+				strings.Join(unknown, ", "))}
 			out = append(out, c)
 			continue
 		}
@@ -126,7 +127,8 @@ func notApplied(left []leftOut, applied map[Key]bool) []Check {
 	var out []Check
 	for _, n := range nearest {
 		c := unmeasured(n.key, Report)
-		c.Causes = []string{limited("no threshold of the spec applies here: the nearest is for " + strings.Join(n.differs, ", "))}
+		c.Causes = []string{limited("no threshold of the spec applies here: the nearest is for " +
+			strings.Join(n.differs, ", "))}
 		out = append(out, c)
 	}
 	return out
@@ -188,7 +190,8 @@ func (p Place) excludes(at Place, part bool) (differs, unknown []string) {
 // half will do.
 func names(want, have string) bool {
 	compute, memory, parted := strings.Cut(have, "/")
-	return strings.EqualFold(want, have) || parted && (strings.EqualFold(want, compute) || strings.EqualFold(want, memory))
+	return strings.EqualFold(want, have) ||
+		parted && (strings.EqualFold(want, compute) || strings.EqualFold(want, memory))
 }
 
 // find gives the measurement of a key in any statistic.
@@ -204,7 +207,8 @@ func (in Input) find(k Key) (Measurement, bool) {
 
 // unmeasured is the check of a threshold without a measurement.
 func unmeasured(k Key, mode Mode) Check {
-	return Check{Source: SourceSpec, Measurement: fmt.Sprintf("%s, %s", k, statisticWords[cmp.Or(k.Statistic, Median)]), Key: k, State: NotMeasured, Mode: mode}
+	return Check{Source: SourceSpec, Measurement: fmt.Sprintf("%s, %s", k, statisticWords[cmp.Or(k.Statistic, Median)]),
+		Key: k, State: NotMeasured, Mode: mode}
 }
 
 func (in Input) threshold(t Threshold) Check {
@@ -220,7 +224,9 @@ func (in Input) threshold(t Threshold) Check {
 		p, found := Find(key, in.Place)
 		if !found {
 			c := unmeasured(key, Enforce)
-			c.Causes = append([]string{limited(fmt.Sprintf("%d %% of a reference is asked for, and there is none for exactly this: set minBusBandwidthMBps instead", t.MinPercent))}, Nearest(in.Measurements, in.Place, in.Symptom.Audience)...)
+			c.Causes = append([]string{limited(fmt.Sprintf("%d %% of a reference is asked for, "+
+				"and there is none for exactly this: set minBusBandwidthMBps instead", t.MinPercent))},
+				Nearest(in.Measurements, in.Place, in.Symptom.Audience)...)
 			return c
 		}
 		source = fmt.Sprintf("%s, %d %% of %s", SourceSpec, t.MinPercent, p.Name)
@@ -238,7 +244,8 @@ func (in Input) measuredSizes(k Key) string {
 		}
 	}
 	if len(sizes) == 0 {
-		return fmt.Sprintf("; nothing of %s %s %s %s was", cmp.Or(k.Variant, rcclx.Baseline), k.Collective, k.Datatype, cmp.Or(k.Placement, rcclx.OutOfPlace))
+		return fmt.Sprintf("; nothing of %s %s %s %s was",
+			cmp.Or(k.Variant, rcclx.Baseline), k.Collective, k.Datatype, cmp.Or(k.Placement, rcclx.OutOfPlace))
 	}
 	if n := len(sizes); n > 6 {
 		sizes = append([]string{sizes[0], sizes[1], "..."}, sizes[n-3:]...)
@@ -253,7 +260,9 @@ func (in Input) compare(source string, m Measurement, s Statistic, expected, pas
 	if got <= 0 {
 		c.Causes = []string{"it has no bus bandwidth: no time, no size, or no second rank"}
 		if m.MedianMBps > 0 {
-			c.Causes = []string{fmt.Sprintf("the %s was not measured, only the median: the 5th percentile takes at least 20 repeats within a measurement, and over several nodes only medians are kept", statisticWords[cmp.Or(s, Median)])}
+			c.Causes = []string{fmt.Sprintf("the %s was not measured, only the median: the 5th percentile "+
+				"takes at least 20 repeats within a measurement, and over several nodes only medians are kept",
+				statisticWords[cmp.Or(s, Median)])}
 		}
 		return c
 	}
@@ -289,7 +298,8 @@ func (in Input) references() []Check {
 		out = append(out, in.compare(p.Name, m, p.Key.Statistic, p.MarkMBps, p.MarkMBps*informativePercent/100, Report))
 	}
 	if !compared {
-		c := Check{Source: "reference", Measurement: "no reference for exactly what was measured", State: NotMeasured, Mode: Report, Causes: Nearest(in.Measurements, in.Place, in.Symptom.Audience)}
+		c := Check{Source: "reference", Measurement: "no reference for exactly what was measured", State: NotMeasured,
+			Mode: Report, Causes: Nearest(in.Measurements, in.Place, in.Symptom.Audience)}
 		out = append(out, c)
 	}
 	return out

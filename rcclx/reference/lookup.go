@@ -42,9 +42,11 @@ func Nearest(measured []Measurement, at Place, who audience.Audience) []string {
 		if !known(model) {
 			model = "GPUs of an unknown model"
 		}
-		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: %s", model, nodesText(at.Nodes), ownThresholds.For(who)))}
+		return []string{limited(fmt.Sprintf("no built-in reference is known for %s over %s: %s",
+			model, nodesText(at.Nodes), ownThresholds.For(who)))}
 	}
-	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %s for %s with %s", p.Name, units.Bandwidth(p.MarkMBps), p.Key, p.Place.text()))}
+	lines := []string{limited(fmt.Sprintf("the nearest reference, %s, is %s for %s with %s",
+		p.Name, units.Bandwidth(p.MarkMBps), p.Key, p.Place.text()))}
 	d := placeDiffers(p.Place, at)
 	if len(d) > 0 {
 		text := "it is for another place: " + strings.Join(d, ", ")
@@ -144,17 +146,21 @@ func keyDiffers(k Key, measured []Measurement, who audience.Audience) string {
 	}
 	if largest == 0 {
 		advice := audience.Advice{
-			Pod:   fmt.Sprintf("add it to benchmark.collectives, with benchmark.datatypes %s, placements %s and maxSizeBytes %d", k.Datatype, k.Placement, k.SizeBytes),
-			Shell: fmt.Sprintf("give --collectives %s --datatypes %s --placements %s --sizes %d", k.Collective, k.Datatype, k.Placement, k.SizeBytes),
+			Pod: fmt.Sprintf("add it to benchmark.collectives, with benchmark.datatypes %s, placements %s and "+
+				"maxSizeBytes %d", k.Datatype, k.Placement, k.SizeBytes),
+			Shell: fmt.Sprintf("give --collectives %s --datatypes %s --placements %s --sizes %d",
+				k.Collective, k.Datatype, k.Placement, k.SizeBytes),
 		}
 		return limited(fmt.Sprintf("%s was not measured: %s", k.Collective, advice.For(who)))
 	}
 	var fields, flags []string
 	if !slices.Contains(datatypes, k.Datatype) {
-		fields, flags = append(fields, fmt.Sprintf("datatypes: [%s]", k.Datatype)), append(flags, "--datatypes "+string(k.Datatype))
+		fields, flags = append(fields, fmt.Sprintf("datatypes: [%s]", k.Datatype)),
+			append(flags, "--datatypes "+string(k.Datatype))
 	}
 	if !slices.Contains(placements, k.Placement) {
-		fields, flags = append(fields, fmt.Sprintf("placements: [%s]", k.Placement)), append(flags, "--placements "+string(k.Placement))
+		fields, flags = append(fields, fmt.Sprintf("placements: [%s]", k.Placement)),
+			append(flags, "--placements "+string(k.Placement))
 	}
 	if largest != k.SizeBytes {
 		fields = append(fields, fmt.Sprintf("a size of %d B (the largest was %d B)", k.SizeBytes, largest))
@@ -163,7 +169,8 @@ func keyDiffers(k Key, measured []Measurement, who audience.Audience) string {
 	if len(fields) == 0 {
 		return "exactly this was not measured: no rank gave a time, or it was measured in another combination"
 	}
-	advice := audience.Advice{Pod: "measure in benchmark: " + strings.Join(fields, ", "), Shell: "give " + strings.Join(flags, " ")}
+	advice := audience.Advice{Pod: "measure in benchmark: " + strings.Join(fields, ", "),
+		Shell: "give " + strings.Join(flags, " ")}
 	return limited("to compare, " + advice.For(who))
 }
 

@@ -43,7 +43,8 @@ type Key struct {
 }
 
 func (k Key) normal() Key {
-	k.Variant, k.Placement, k.Statistic = cmp.Or(k.Variant, rcclx.Baseline), cmp.Or(k.Placement, rcclx.OutOfPlace), cmp.Or(k.Statistic, Median)
+	k.Variant, k.Placement, k.Statistic = cmp.Or(k.Variant, rcclx.Baseline), cmp.Or(k.Placement, rcclx.OutOfPlace),
+		cmp.Or(k.Statistic, Median)
 	return k
 }
 
@@ -56,7 +57,8 @@ func (k Key) series() Key {
 
 // String is the measurement in words: "Baseline AllReduce Float32 8589934592 B in place".
 func (k Key) String() string {
-	return string(cmp.Or(k.Variant, rcclx.Baseline)) + " " + rcclx.MeasurementName(k.Collective, k.Datatype, k.SizeBytes, k.Placement)
+	return string(cmp.Or(k.Variant, rcclx.Baseline)) + " " +
+		rcclx.MeasurementName(k.Collective, k.Datatype, k.SizeBytes, k.Placement)
 }
 
 // statisticWords end a measurement's name.
@@ -86,7 +88,8 @@ type Measurement struct {
 	// Key without a statistic.
 	Key
 	MedianMBps, MinMBps, MaxMBps, P5MBps int64
-	// RepeatsMBps are the medians of the repeats in fresh processes, in the order of the run; one or none without repeats.
+	// RepeatsMBps are the medians of the repeats in fresh processes, in the order of the run; one or none without
+	// repeats.
 	RepeatsMBps []int64
 	// Repeats and RepeatSpreadPercent stand for RepeatsMBps where the figure of each is not known: how many there were,
 	// and how far the slowest lies below the fastest; nil where that is not known either.

@@ -30,14 +30,16 @@ func TestProfiles(t *testing.T) {
 	}
 	seen, names := map[place]string{}, map[string]bool{}
 	for _, p := range profiles {
-		if p.Source == "" || p.Says == "" || p.Remark == "" || p.MarkMBps < 0 || p.MarkMBps == 0 && p.Kind != NotComparable || names[p.Name] || len(p.Name) > 40 {
+		if p.Source == "" || p.Says == "" || p.Remark == "" || p.MarkMBps < 0 ||
+			p.MarkMBps == 0 && p.Kind != NotComparable || names[p.Name] || len(p.Name) > 40 {
 			t.Errorf("%+v", p)
 		}
 		names[p.Name] = true
 		if p.Kind == NotComparable {
 			continue
 		}
-		if k := p.Key; k != k.normal() || k.SizeBytes <= 0 || p.Place.Model == "" || p.Place.Partition == "" || p.Place.Ranks == 0 || p.Place.Nodes == 0 || p.Place.Nodes > 1 && p.Place.Transport == "" {
+		if k := p.Key; k != k.normal() || k.SizeBytes <= 0 || p.Place.Model == "" || p.Place.Partition == "" ||
+			p.Place.Ranks == 0 || p.Place.Nodes == 0 || p.Place.Nodes > 1 && p.Place.Transport == "" {
 			t.Errorf("%s leaves a part of its key open", p.Name)
 		}
 		if other := seen[place{p.Kind, p.Key, p.Place}]; other != "" {
@@ -45,9 +47,11 @@ func TestProfiles(t *testing.T) {
 		}
 		seen[place{p.Kind, p.Key, p.Place}] = p.Name
 	}
-	for name, mark := range map[string]int64{"amd-acceptance-mi300x": 304_000, "amd-acceptance-mi350x": 350_000, "amd-acceptance-mi355x-2-nodes": 350_000} {
+	for name, mark := range map[string]int64{"amd-acceptance-mi300x": 304_000, "amd-acceptance-mi350x": 350_000,
+		"amd-acceptance-mi355x-2-nodes": 350_000} {
 		i := slices.IndexFunc(profiles, func(p Profile) bool { return p.Name == name })
-		if i < 0 || profiles[i].MarkMBps != mark || profiles[i].Key.SizeBytes != 8_589_934_592 || profiles[i].Key.Placement != rcclx.InPlace || profiles[i].Kind != Acceptance {
+		if i < 0 || profiles[i].MarkMBps != mark || profiles[i].Key.SizeBytes != 8_589_934_592 ||
+			profiles[i].Key.Placement != rcclx.InPlace || profiles[i].Kind != Acceptance {
 			t.Errorf("%s: %+v", name, profiles[max(i, 0)])
 		}
 	}
@@ -71,7 +75,8 @@ func TestDocumented(t *testing.T) {
 			mark = fmt.Sprintf("| %g |", float64(p.MarkMBps)/1000)
 		}
 		if !strings.Contains(line, mark) || !strings.Contains(line, string(p.Kind)) {
-			t.Errorf("docs/thresholds.md has no line of %s with its mark %g GB/s and kind %s: %q", p.Name, float64(p.MarkMBps)/1000, p.Kind, line)
+			t.Errorf("docs/thresholds.md has no line of %s with its mark %g GB/s and kind %s: %q",
+				p.Name, float64(p.MarkMBps)/1000, p.Kind, line)
 		}
 	}
 }
@@ -122,10 +127,14 @@ func TestNearest(t *testing.T) {
 		measured []Measurement
 		want     []string
 	}{
-		{mi300x, []Measurement{small}, []string{"amd-acceptance-mi300x, is 304.0 GB/s for Baseline AllReduce Float32 8589934592 B in place with 8 ranks on 1 node of MI300X in SPX/NPS1",
+		{mi300x, []Measurement{small}, []string{"amd-acceptance-mi300x, is 304.0 GB/s for Baseline " +
+			"AllReduce Float32 8589934592 B in place with 8 ranks on 1 node of MI300X in SPX/NPS1",
 			"datatypes: [Float32], placements: [InPlace], a size of 8589934592 B (the largest was 67108864 B)"}},
-		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 4, Nodes: 1}, []Measurement{at8G(1)}, []string{"4 ranks instead of 8 (spec.ranksPerNode)", "exactly this was not measured"}},
-		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 32, Nodes: 4, Transport: TCP}, nil, []string{"amd-acceptance-mi300x-2-nodes", "32 ranks instead of 16, 4 nodes instead of 2, transport TCP instead of RDMA, which benchmark cannot change", "set benchmark.thresholds of your own"}},
+		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 4, Nodes: 1}, []Measurement{at8G(1)},
+			[]string{"4 ranks instead of 8 (spec.ranksPerNode)", "exactly this was not measured"}},
+		{Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 32, Nodes: 4, Transport: TCP}, nil,
+			[]string{"amd-acceptance-mi300x-2-nodes", "32 ranks instead of 16, 4 nodes instead of 2, transport TCP " +
+				"instead of RDMA, which benchmark cannot change", "set benchmark.thresholds of your own"}},
 		{mi300x, nil, []string{"add it to benchmark.collectives"}},
 		{Place{Model: "MI308X", Nodes: 1}, nil, []string{"no built-in reference is known for MI308X over 1 node"}},
 		{Place{Nodes: 3}, nil, []string{"GPUs of an unknown model over 3 nodes"}},
@@ -146,7 +155,8 @@ func TestNearest(t *testing.T) {
 // TestPartlySo: where a part of the place may be what a threshold names, it is not passed over; and one that is left
 // out is always told, whatever others apply to other measurements.
 func TestPartlySo(t *testing.T) {
-	place := Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 16, Nodes: 2, Transport: RDMA, Flavor: rcclx.FlavorRCCL}
+	place := Place{Model: "MI300X", Partition: "SPX/NPS1", Ranks: 16, Nodes: 2, Transport: RDMA,
+		Flavor: rcclx.FlavorRCCL}
 	trivial := Threshold{Key: allReduce8G, MinMBps: 1}
 	trivial.Key.SizeBytes = 1 << 20
 	small := at8G(2000)
@@ -158,34 +168,45 @@ func TestPartlySo(t *testing.T) {
 		mode   Mode
 		words  string
 	}{
-		"transport, some over TCP": {Place{Transport: RDMA}, func(p *Place) { p.Transport = "Mixed" }, NotMeasured, Enforce, "it names transport RDMA, and this is Mixed"},
-		"partition, one GPU apart": {Place{Partition: "SPX/NPS1"}, func(p *Place) { p.Partition = "mixed" }, NotMeasured, Enforce, "it names partition SPX/NPS1, and this is mixed"},
-		"model":                    {Place{Model: "MI300X"}, func(p *Place) { p.Model = "mixed" }, NotMeasured, Enforce, "model MI300X"},
-		"flavor":                   {Place{Flavor: rcclx.FlavorRCCL}, func(p *Place) { p.Flavor = "mixed" }, NotMeasured, Enforce, "flavor rccl"},
-		"all over TCP":             {Place{Transport: RDMA}, func(p *Place) { p.Transport = TCP }, NotMeasured, Report, "the nearest is for transport RDMA, and this is TCP"},
-		"as named":                 {Place{Transport: RDMA}, func(*Place) {}, NotMet, Enforce, ""},
-		"in small letters":         {Place{Model: "mi300x", Partition: "spx/nps1", Transport: "rdma"}, func(*Place) {}, NotMet, Enforce, ""},
-		"compute mode alone":       {Place{Partition: "SPX"}, func(*Place) {}, NotMet, Enforce, ""},
-		"memory mode alone":        {Place{Partition: "nps1"}, func(*Place) {}, NotMet, Enforce, ""},
-		"another compute mode":     {Place{Partition: "CPX"}, func(*Place) {}, NotMeasured, Report, "the nearest is for partition CPX, and this is SPX/NPS1"},
-		"part of a word":           {Place{Model: "MI300"}, func(*Place) {}, NotMeasured, Report, "the nearest is for model MI300, and this is MI300X"},
+		"transport, some over TCP": {Place{Transport: RDMA}, func(p *Place) { p.Transport = "Mixed" }, NotMeasured,
+			Enforce, "it names transport RDMA, and this is Mixed"},
+		"partition, one GPU apart": {Place{Partition: "SPX/NPS1"}, func(p *Place) { p.Partition = "mixed" },
+			NotMeasured, Enforce, "it names partition SPX/NPS1, and this is mixed"},
+		"model": {Place{Model: "MI300X"}, func(p *Place) { p.Model = "mixed" }, NotMeasured, Enforce, "model MI300X"},
+		"flavor": {Place{Flavor: rcclx.FlavorRCCL}, func(p *Place) { p.Flavor = "mixed" }, NotMeasured,
+			Enforce, "flavor rccl"},
+		"all over TCP": {Place{Transport: RDMA}, func(p *Place) { p.Transport = TCP }, NotMeasured, Report,
+			"the nearest is for transport RDMA, and this is TCP"},
+		"as named": {Place{Transport: RDMA}, func(*Place) {}, NotMet, Enforce, ""},
+		"in small letters": {Place{Model: "mi300x", Partition: "spx/nps1", Transport: "rdma"}, func(*Place) {},
+			NotMet, Enforce, ""},
+		"compute mode alone": {Place{Partition: "SPX"}, func(*Place) {}, NotMet, Enforce, ""},
+		"memory mode alone":  {Place{Partition: "nps1"}, func(*Place) {}, NotMet, Enforce, ""},
+		"another compute mode": {Place{Partition: "CPX"}, func(*Place) {}, NotMeasured, Report,
+			"the nearest is for partition CPX, and this is SPX/NPS1"},
+		"part of a word": {Place{Model: "MI300"}, func(*Place) {}, NotMeasured, Report,
+			"the nearest is for model MI300, and this is MI300X"},
 	} {
 		at := place
 		tc.change(&at)
-		got := Evaluate(Input{Place: at, References: Off, Measurements: []Measurement{small, at8G(2000)}, Thresholds: []Threshold{{Key: allReduce8G, Place: tc.where, MinMBps: 180_000}, trivial}})
-		if len(got) != 2 || got[0].State != tc.state || got[0].Mode != tc.mode || !strings.Contains(strings.Join(got[0].Causes, " "), tc.words) || got[1].State != Met {
+		got := Evaluate(Input{Place: at, References: Off, Measurements: []Measurement{small, at8G(2000)},
+			Thresholds: []Threshold{{Key: allReduce8G, Place: tc.where, MinMBps: 180_000}, trivial}})
+		if len(got) != 2 || got[0].State != tc.state || got[0].Mode != tc.mode ||
+			!strings.Contains(strings.Join(got[0].Causes, " "), tc.words) || got[1].State != Met {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	// Of two for one measurement the nearer one is named; where another one applies to it, none.
-	far, near := Threshold{Key: allReduce8G, Place: Place{Model: "MI325X", Ranks: 8}, MinMBps: 1}, Threshold{Key: allReduce8G, Place: Place{Ranks: 32}, MinMBps: 1}
+	far, near := Threshold{Key: allReduce8G, Place: Place{Model: "MI325X", Ranks: 8}, MinMBps: 1},
+		Threshold{Key: allReduce8G, Place: Place{Ranks: 32}, MinMBps: 1}
 	for _, both := range [][]Threshold{{far, near}, {near, far}} {
 		got := Evaluate(Input{Place: place, References: Off, Measurements: []Measurement{at8G(2000)}, Thresholds: both})
 		if len(got) != 1 || !strings.HasSuffix(got[0].Causes[0], "the nearest is for 32 ranks, and these are 16") {
 			t.Errorf("%+v", got)
 		}
 	}
-	if got := Evaluate(Input{Place: place, References: Off, Measurements: []Measurement{at8G(2000)}, Thresholds: []Threshold{far, near, {Key: allReduce8G, MinMBps: 1}}}); len(got) != 1 || got[0].State != Met {
+	if got := Evaluate(Input{Place: place, References: Off, Measurements: []Measurement{at8G(2000)},
+		Thresholds: []Threshold{far, near, {Key: allReduce8G, MinMBps: 1}}}); len(got) != 1 || got[0].State != Met {
 		t.Errorf("%+v", got)
 	}
 }
@@ -218,7 +239,8 @@ func TestMarksThatCount(t *testing.T) {
 	k := allReduce8G
 	k.Placement, k.Statistic = rcclx.OutOfPlace, ""
 	for mbps, want := range map[int64]State{119_120: NotMet, 119_121: Met} { // 33 % of 360970 are 119120.1
-		got := Evaluate(Input{Place: mi350x, References: Off, Measurements: []Measurement{{Key: k, MedianMBps: mbps}}, Thresholds: []Threshold{{Key: k, MinPercent: 33}}})
+		got := Evaluate(Input{Place: mi350x, References: Off, Measurements: []Measurement{{Key: k, MedianMBps: mbps}},
+			Thresholds: []Threshold{{Key: k, MinPercent: 33}}})
 		if len(got) != 1 || got[0].State != want {
 			t.Errorf("%d: %+v", mbps, got)
 		}
@@ -231,8 +253,10 @@ func TestStatistics(t *testing.T) {
 		k := allReduce8G
 		k.Statistic = s
 		for least, state := range map[int64]State{want: Met, want + 1: NotMet} {
-			got := Evaluate(Input{Place: mi300x, Measurements: []Measurement{at8G(300_000)}, References: Off, Thresholds: []Threshold{{Key: k, MinMBps: least}}})
-			if len(got) != 1 || got[0].State != state || got[0].MeasuredMBps != want || got[0].ExpectedMBps != least || !strings.HasSuffix(got[0].Measurement, statisticWords[k.normal().Statistic]) {
+			got := Evaluate(Input{Place: mi300x, Measurements: []Measurement{at8G(300_000)}, References: Off,
+				Thresholds: []Threshold{{Key: k, MinMBps: least}}})
+			if len(got) != 1 || got[0].State != state || got[0].MeasuredMBps != want || got[0].ExpectedMBps != least ||
+				!strings.HasSuffix(got[0].Measurement, statisticWords[k.normal().Statistic]) {
 				t.Errorf("%s at least %d: %+v", s, least, got)
 			}
 		}
@@ -261,18 +285,21 @@ func TestReferencesOfAllKinds(t *testing.T) {
 	oneGiB := at8G(310_000)
 	oneGiB.SizeBytes = 1 << 30
 	got := Evaluate(Input{Place: mi300x, Measurements: []Measurement{oneGiB, at8G(300_000)}})
-	if len(got) != 2 || got[0].Source != "amd-acceptance-mi300x" || got[0].State != NotMet || got[0].Mode != Enforce || got[0].Percent != 98 {
+	if len(got) != 2 || got[0].Source != "amd-acceptance-mi300x" || got[0].State != NotMet || got[0].Mode != Enforce ||
+		got[0].Percent != 98 {
 		t.Errorf("%+v", got)
 	}
 	if i := got[1]; i.Source != "seen-mi300x-1g" || i.State != Met || i.Mode != Report || i.Percent != 96 {
 		t.Errorf("an informative mark within 5 %%: %+v", i)
 	}
 	oneGiB.MedianMBps = 300_000
-	if got = Evaluate(Input{Place: mi300x, Measurements: []Measurement{oneGiB}}); got[0].State != NotMet || got[0].Mode != Report {
+	if got = Evaluate(Input{Place: mi300x, Measurements: []Measurement{oneGiB}}); got[0].State != NotMet ||
+		got[0].Mode != Report {
 		t.Errorf("an informative mark fails nothing: %+v", got)
 	}
 	none := at8G(0)
-	if got = Evaluate(Input{Place: mi300x, Measurements: []Measurement{none}}); got[0].State != NotMeasured || got[0].Mode != Enforce || got[0].MeasuredMBps != 0 {
+	if got = Evaluate(Input{Place: mi300x, Measurements: []Measurement{none}}); got[0].State != NotMeasured ||
+		got[0].Mode != Enforce || got[0].MeasuredMBps != 0 {
 		t.Errorf("what was measured without a time is no pass: %+v", got)
 	}
 }
@@ -336,7 +363,8 @@ func TestEachCause(t *testing.T) {
 			}
 		}
 		causes := Causes(s)
-		if len(causes) == 0 || len(causes) > maxCauses || slices.ContainsFunc(causes, func(c string) bool { return len(c) > maxCauseBytes }) {
+		if len(causes) == 0 || len(causes) > maxCauses ||
+			slices.ContainsFunc(causes, func(c string) bool { return len(c) > maxCauseBytes }) {
 			t.Fatalf("%+v: %q", s, causes)
 		}
 	}
@@ -369,7 +397,8 @@ func TestShape(t *testing.T) {
 	}
 	all := series(100, 200, 290, 300)
 	for least, want := range map[int64]Shape{90: LargeOnly, 110: AllSizes} {
-		if got := (Input{Place: mi300x, Measurements: all, Thresholds: []Threshold{{Key: all[0].Key, MinMBps: least}}}).shape(all[3]); got != want {
+		if got := (Input{Place: mi300x, Measurements: all,
+			Thresholds: []Threshold{{Key: all[0].Key, MinMBps: least}}}).shape(all[3]); got != want {
 			t.Errorf("a threshold of %d at a smaller size: %q, expected %q", least, got, want)
 		}
 	}
@@ -381,11 +410,16 @@ func TestEvaluateProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
 	key := func() Key {
-		return Key{Variant: rcclx.Variant(pick("", "Baseline", "DDA")), Collective: rcclx.Collective(pick("AllReduce", "AllGather")), Datatype: rcclx.Datatype(pick("Float32", "BFloat16")),
-			Placement: rcclx.Placement(pick("", "OutOfPlace", "InPlace")), SizeBytes: []int64{1 << 20, size8G}[r.IntN(2)]}
+		return Key{Variant: rcclx.Variant(pick("", "Baseline", "DDA")),
+			Collective: rcclx.Collective(pick("AllReduce", "AllGather")),
+			Datatype:   rcclx.Datatype(pick("Float32", "BFloat16")),
+			Placement:  rcclx.Placement(pick("", "OutOfPlace", "InPlace")),
+			SizeBytes:  []int64{1 << 20, size8G}[r.IntN(2)]}
 	}
 	place := func() Place {
-		return Place{Model: pick("", "MI300X", "MI350X"), Partition: pick("", "SPX/NPS1", "unknown"), Ranks: []int{0, 8, 16}[r.IntN(3)], Nodes: r.IntN(3), Transport: pick("", RDMA, TCP), Flavor: rcclx.Flavor(pick("", "rccl"))}
+		return Place{Model: pick("", "MI300X", "MI350X"), Partition: pick("", "SPX/NPS1", "unknown"),
+			Ranks: []int{0, 8, 16}[r.IntN(3)], Nodes: r.IntN(3), Transport: pick("", RDMA, TCP),
+			Flavor: rcclx.Flavor(pick("", "rccl"))}
 	}
 	for range 5000 {
 		in := Input{Place: place(), References: Mode(pick("", "Off", "Report", "Enforce")), Part: r.IntN(4) == 0}
@@ -408,7 +442,8 @@ func TestEvaluateProperties(t *testing.T) {
 		}
 		for _, c := range got {
 			measured := c.State != NotMeasured
-			if measured != (c.MeasuredMBps > 0 && c.ExpectedMBps > 0) || c.State != Met && len(c.Causes) == 0 || len(c.Causes) > maxCauses || len(c.Measurement) > 160 || len(c.Source) > 64 {
+			if measured != (c.MeasuredMBps > 0 && c.ExpectedMBps > 0) || c.State != Met && len(c.Causes) == 0 ||
+				len(c.Causes) > maxCauses || len(c.Measurement) > 160 || len(c.Source) > 64 {
 				t.Fatalf("%+v of %+v", c, in)
 			}
 			if c.Mode != Enforce && c.Mode != Report {

@@ -12,7 +12,8 @@ import (
 var update = flag.Bool("update", false, "write the golden renders anew")
 
 // leftOut are templates whose content is made, and tested, elsewhere: of these the objects' names alone are held.
-var leftOut = map[string]bool{"crd-commgroups.yaml": true, "crd-commtasks.yaml": true, "crd-commnodes.yaml": true, "dashboards.yaml": true, "prometheusrule.yaml": true}
+var leftOut = map[string]bool{"crd-commgroups.yaml": true, "crd-commtasks.yaml": true, "crd-commnodes.yaml": true,
+	"dashboards.yaml": true, "prometheusrule.yaml": true}
 
 // TestGolden holds what the chart renders for the main ways to install, so that no change comes about unseen.
 func TestGolden(t *testing.T) {
@@ -45,7 +46,8 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.String() != string(want) {
-				t.Errorf("%s differs from what the chart renders now, from this line on:\n%s\nIf that is meant: go test ./test/chart -run TestGolden -update",
+				t.Errorf("%s differs from what the chart renders now, from this line on:\n"+
+					"%s\nIf that is meant: go test ./test/chart -run TestGolden -update",
 					path, firstDifference(got.String(), string(want)))
 			}
 		})
@@ -72,7 +74,8 @@ func firstDifference(got, want string) string {
 // TestLint: Helm's own check finds nothing.
 func TestLint(t *testing.T) {
 	for name := range valueSets(t) {
-		if out, err := helm(t, "lint", "--strict", chartPath(), "--namespace", namespace, "--values", filepath.Join("testdata", "values", name+".yaml")); err != nil &&
+		if out, err := helm(t, "lint", "--strict", chartPath(), "--namespace", namespace,
+			"--values", filepath.Join("testdata", "values", name+".yaml")); err != nil &&
 			!strings.Contains(out, "--api-versions "+prometheusAPI) { // lint has no such flag
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
@@ -93,7 +96,8 @@ func TestNotes(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.values), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := helm(t, "install", release, chartPath(), "--namespace", namespace, "--dry-run=client", "--values", file)
+		out, err := helm(t, "install", release, chartPath(), "--namespace", namespace,
+			"--dry-run=client", "--values", file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 	defer cancel()
 	home := t.TempDir()
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = []string{"HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home, "KUBECONFIG=" + os.DevNull}
+	cmd.Env = []string{"HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
+		"KUBECONFIG=" + os.DevNull}
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
@@ -71,7 +72,8 @@ func render(t *testing.T, values string, args ...string) (string, error) {
 	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return helm(t, append([]string{"template", release, chartPath(), "--namespace", namespace, "--api-versions", prometheusAPI, "--values", file}, args...)...)
+	return helm(t, append([]string{"template", release, chartPath(), "--namespace", namespace,
+		"--api-versions", prometheusAPI, "--values", file}, args...)...)
 }
 
 // document is one rendered object.

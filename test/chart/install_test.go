@@ -23,9 +23,11 @@ type cluster struct {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	environment, config := testenv.Start(t, testenv.WithoutCRDs)
-	c := &cluster{kubeconfig: testenv.Kubeconfig(t, environment, "admin", "system:masters"), client: testenv.Admin(t, config)}
+	c := &cluster{kubeconfig: testenv.Kubeconfig(t, environment, "admin", "system:masters"),
+		client: testenv.Admin(t, config)}
 	for _, name := range []string{namespace, "ml"} {
-		if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := c.client.Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,19 +76,23 @@ func TestCommGroupsOutliveTheChart(t *testing.T) {
 	sample := []string{"--set", "defaultRuntimeImage=r,sample.enabled=true,sample.namespace=ml,sample.name=first"}
 
 	for _, refused := range []struct{ values, want string }{
-		{"namespaces={ml,nowhere}", "namespaces names nowhere, and the cluster has no such namespace: kubectl create namespace nowhere"},
-		{"networkPolicy.enabled=true,networkPolicy.runNamespaces={nowhere}", "networkPolicy.runNamespaces names nowhere"},
+		{"namespaces={ml,nowhere}",
+			"namespaces names nowhere, and the cluster has no such namespace: kubectl create namespace nowhere"},
+		{"networkPolicy.enabled=true,networkPolicy.runNamespaces={nowhere}",
+			"networkPolicy.runNamespaces names nowhere"},
 		{"openshift.enabled=true,openshift.runNamespaces={nowhere}", "openshift.runNamespaces names nowhere"},
 		{"defaultRuntimeImage=r,sample.enabled=true,sample.namespace=nowhere", "sample.namespace names nowhere"},
 		{"dashboards.enabled=true,dashboards.namespace=nowhere", "dashboards.namespace names nowhere"},
 	} {
-		if out, err := c.helm(t, "install", release, chartPath(), "--set", refused.values); err == nil || !strings.Contains(out, refused.want) {
+		if out, err := c.helm(t, "install", release, chartPath(), "--set", refused.values); err == nil ||
+			!strings.Contains(out, refused.want) {
 			t.Errorf("%s: %v, expected it to be refused with %q\n%s", refused.values, err, refused.want, out)
 		}
 	}
 
 	c.mustHelm(t, "install", release, chartPath())
-	if out := c.mustHelm(t, append([]string{"upgrade", release, chartPath()}, sample...)...); !strings.Contains(out, "first is on its way") {
+	if out := c.mustHelm(t, append([]string{"upgrade", release, chartPath()}, sample...)...); !strings.Contains(out,
+		"first is on its way") {
 		t.Errorf("the notes do not name the sample:\n%s", out)
 	}
 	made := c.group(t, "first")
@@ -99,11 +105,14 @@ func TestCommGroupsOutliveTheChart(t *testing.T) {
 	kept := func(after string) {
 		t.Helper()
 		now := c.group(t, "first")
-		if ranks, _, _ := unstructured.NestedInt64(now.Object, "spec", "ranksPerNode"); now.GetUID() != made.GetUID() || ranks != 4 {
-			t.Errorf("after %s the group has UID %s and %d ranks a node, expected %s and 4", after, now.GetUID(), ranks, made.GetUID())
+		if ranks, _, _ := unstructured.NestedInt64(now.Object, "spec", "ranksPerNode"); now.GetUID() != made.GetUID() ||
+			ranks != 4 {
+			t.Errorf("after %s the group has UID %s and %d ranks a node, expected %s and 4",
+				after, now.GetUID(), ranks, made.GetUID())
 		}
 	}
-	if out := c.mustHelm(t, append([]string{"upgrade", release, chartPath()}, sample...)...); !strings.Contains(out, "first was there before") {
+	if out := c.mustHelm(t, append([]string{"upgrade", release, chartPath()}, sample...)...); !strings.Contains(out,
+		"first was there before") {
 		t.Errorf("the notes do not say that the group was there:\n%s", out)
 	}
 	kept("a second upgrade with the sample")
@@ -114,7 +123,8 @@ func TestCommGroupsOutliveTheChart(t *testing.T) {
 
 	// Without the annotation Helm deletes CRDs that the chart has no more.
 	c.mustHelm(t, "upgrade", release, chartPath(), "--set", "crds.keep=false")
-	if out, err := c.helm(t, "upgrade", release, chartPath(), "--set", "crds.enabled=false"); err == nil || !strings.Contains(out, "first `helm upgrade` with crds.enabled=true and crds.keep=true") {
+	if out, err := c.helm(t, "upgrade", release, chartPath(), "--set", "crds.enabled=false"); err == nil ||
+		!strings.Contains(out, "first `helm upgrade` with crds.enabled=true and crds.keep=true") {
 		t.Errorf("an upgrade that deletes the CRDs: %v\n%s", err, out)
 	}
 	kept("an upgrade that was refused")

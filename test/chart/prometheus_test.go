@@ -25,7 +25,8 @@ func TestPrometheusKinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := m.Spec.Endpoints[0]
-			if e.Scheme == nil || *e.Scheme != "https" || e.Port != "metrics" || e.Authorization == nil || e.Authorization.Credentials.Name != "scrape-token" ||
+			if e.Scheme == nil || *e.Scheme != "https" || e.Port != "metrics" ||
+				e.Authorization == nil || e.Authorization.Credentials.Name != "scrape-token" ||
 				e.Interval != "15s" || len(e.RelabelConfigs) != 1 || len(e.MetricRelabelConfigs) != 1 {
 				t.Errorf("ServiceMonitor: %+v", e)
 			}
@@ -35,7 +36,8 @@ func TestPrometheusKinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := m.Spec.PodMetricsEndpoints[0]
-			if e.Scheme == nil || *e.Scheme != "https" || e.Port == nil || *e.Port != "metrics" || e.Authorization == nil || e.Authorization.Credentials.Name != "scrape-token" {
+			if e.Scheme == nil || *e.Scheme != "https" || e.Port == nil || *e.Port != "metrics" ||
+				e.Authorization == nil || e.Authorization.Credentials.Name != "scrape-token" {
 				t.Errorf("PodMonitor: %+v", e)
 			}
 		case "PrometheusRule":
@@ -50,7 +52,8 @@ func TestPrometheusKinds(t *testing.T) {
 						continue
 					}
 					alerts++
-					if url := g.Rules[i].Annotations["runbook_url"]; !strings.HasPrefix(url, "https://pages.example/runbooks/alerts/") {
+					if url := g.Rules[i].Annotations["runbook_url"]; !strings.HasPrefix(url,
+						"https://pages.example/runbooks/alerts/") {
 						t.Errorf("alert %s links to %q", g.Rules[i].Alert, url)
 					}
 				}

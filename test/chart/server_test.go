@@ -33,11 +33,13 @@ func TestServerTakesIt(t *testing.T) {
 		taken := 0
 		for _, d := range documents {
 			if slices.Contains(notServed, d.object.GetKind()) {
-				t.Logf("%s is of another project: its API is not served here; TestPrometheusKinds looks at it", d.name())
+				t.Logf("%s is of another project: its API is not served here; TestPrometheusKinds looks at it",
+					d.name())
 				continue
 			}
 			err := c.Patch(t.Context(), d.object, client.RawPatch("application/apply-patch+yaml", []byte(d.text)),
-				client.DryRunAll, client.FieldOwner("helm"), client.ForceOwnership, client.FieldValidation(metav1.FieldValidationStrict))
+				client.DryRunAll, client.FieldOwner("helm"), client.ForceOwnership,
+				client.FieldValidation(metav1.FieldValidationStrict))
 			if err != nil {
 				t.Errorf("%s (%s): %v", d.name(), d.source, err)
 			}
@@ -61,7 +63,8 @@ func TestServerTakesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "kustomize", filepath.Join(testenv.Root(), "config", "default")).Output()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "kustomize",
+			filepath.Join(testenv.Root(), "config", "default")).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +79,8 @@ func TestConfigIsTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "kustomize", filepath.Join(testenv.Root(), "config", "default")).Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "kustomize",
+		filepath.Join(testenv.Root(), "config", "default")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +114,9 @@ func TestConfigIsTheChart(t *testing.T) {
 	delete(byConfig, "Namespace "+namespace)
 	for name, object := range byChart {
 		if byConfig[name] != object {
-			t.Errorf("%s: the chart has\n%s\nand config/default\n%s\nRun make generate; a new template is named in hack/generate.sh", name, object, byConfig[name])
+			t.Errorf("%s: the chart has\n%s\nand config/default\n%s\n"+
+				"Run make generate; a new template is named in hack/generate.sh",
+				name, object, byConfig[name])
 		}
 		delete(byConfig, name)
 	}

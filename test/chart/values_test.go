@@ -88,9 +88,10 @@ func TestEveryValueMatters(t *testing.T) {
 		path  string
 		value any
 	}{
-		"namespaces":                                    {{"openshift.enabled", false}},
-		"metrics.enabled":                               {{"metrics.serviceMonitor.enabled", false}, {"metrics.podMonitor.enabled", false}},
-		"validatingAdmissionPolicy.enabled":             {{"gating.enabled", false}, {"validatingAdmissionPolicy.acceptUnboundAgents", true}},
+		"namespaces":      {{"openshift.enabled", false}},
+		"metrics.enabled": {{"metrics.serviceMonitor.enabled", false}, {"metrics.podMonitor.enabled", false}},
+		"validatingAdmissionPolicy.enabled": {{"gating.enabled", false},
+			{"validatingAdmissionPolicy.acceptUnboundAgents", true}},
 		"validatingAdmissionPolicy.acceptUnboundAgents": nil, // tested by TestRefusals: it allows, and renders nothing
 	}
 	root := readSchema(t)
@@ -189,7 +190,8 @@ func TestUnknownValues(t *testing.T) {
 		if s.AdditionalProperties != false {
 			t.Errorf("%s takes values that it does not know", strings.Join(path, "."))
 		}
-		if _, err := render(t, with(t, "{}", append(slices.Clone(path), "misspelt"), "x")); err == nil || !strings.Contains(err.Error(), "misspelt") {
+		if _, err := render(t, with(t, "{}", append(slices.Clone(path), "misspelt"), "x")); err == nil ||
+			!strings.Contains(err.Error(), "misspelt") {
 			t.Errorf("%s.misspelt: %v, expected it to be refused by name", strings.Join(path, "."), err)
 		}
 		for key, child := range s.Properties {
@@ -198,12 +200,17 @@ func TestUnknownValues(t *testing.T) {
 	}
 	walk(nil, &root)
 	for _, values := range []string{
-		"manager: {replicas: two}", "manager: {image: {pullPolicy: Sometimes}}", "namespaces: ml", "metrics: {port: 70000}",
+		"manager: {replicas: two}", "manager: {image: {pullPolicy: Sometimes}}", "namespaces: ml",
+		"metrics: {port: 70000}",
 		"global: {imagePullSecrets: [mirror]}", "podDisruptionBudget: {unhealthyPodEvictionPolicy: Never}",
 		// What the API server or the manager would refuse once all else is installed.
-		"privilegedNamespaces: [a b]", `privilegedNamespaces: ["a'b"]`, "namespaces: [Upper]", "networkPolicy: {runNamespaces: [a/b]}", "sample: {namespace: a b}",
-		"dashboards: {namespace: a b}", "dashboards: {label: 'x: y'}", "dashboards: {label: a/b/c}", "monitor: {tolerations: [{key: 1}]}", "monitor: {tolerations: [{operator: Foo}]}",
-		"manager: {tolerations: [{effect: Foo}]}", "monitor: {resources: {limits: {memory: bogus}}}", "monitor: {intervalSeconds: 4}", "monitor: {reportValidSeconds: 29}", "agent: {resources: {}}", "manager: {resources: {limit: {memory: 1Gi}}}",
+		"privilegedNamespaces: [a b]", `privilegedNamespaces: ["a'b"]`, "namespaces: [Upper]",
+		"networkPolicy: {runNamespaces: [a/b]}", "sample: {namespace: a b}",
+		"dashboards: {namespace: a b}", "dashboards: {label: 'x: y'}", "dashboards: {label: a/b/c}",
+		"monitor: {tolerations: [{key: 1}]}", "monitor: {tolerations: [{operator: Foo}]}",
+		"manager: {tolerations: [{effect: Foo}]}", "monitor: {resources: {limits: {memory: bogus}}}",
+		"monitor: {intervalSeconds: 4}", "monitor: {reportValidSeconds: 29}", "agent: {resources: {}}",
+		"manager: {resources: {limit: {memory: 1Gi}}}",
 	} {
 		if _, err := render(t, values); err == nil {
 			t.Errorf("%s was taken", values)
@@ -219,19 +226,28 @@ func TestRefusals(t *testing.T) {
 		{"manager: {image: {digest: sha256:abc}}", "expected sha256: and 64 hex digits"},
 		{"agent: {image: {tag: x, digest: '" + digest + "'}}", "agent.image has both a tag (x) and a digest"},
 		{"namespaces: [" + namespace + "]", "keep CommGroups in namespaces of their own"},
-		{"{namespaces: [ml], privilegedNamespaces: [other]}", "privilegedNamespaces names other, which is not among namespaces (ml)"},
-		{"{namespaces: [ml], sample: {enabled: true, namespace: other}}", "sample.namespace names other, which is not among namespaces (ml)"},
-		{"{namespaces: [ml], networkPolicy: {runNamespaces: [other]}}", "networkPolicy.runNamespaces names other, which is not among namespaces (ml)"},
-		{"{namespaces: [ml], openshift: {enabled: true, runNamespaces: [other]}}", "openshift.runNamespaces names other, which is not among namespaces (ml)"},
-		{"privilegedNamespaces: [" + namespace + "]", "privilegedNamespaces names " + namespace + ", where the operator itself runs"},
-		{"networkPolicy: {runNamespaces: [" + namespace + "]}", "networkPolicy.runNamespaces names " + namespace + ", where the operator itself runs"},
-		{"openshift: {enabled: true, runNamespaces: [" + namespace + "]}", "openshift.runNamespaces names " + namespace + ", where the operator itself runs"},
-		{"{defaultRuntimeImage: r, sample: {enabled: true, namespace: " + namespace + "}}", "sample.namespace names " + namespace + ", where the operator itself runs"},
+		{"{namespaces: [ml], privilegedNamespaces: [other]}",
+			"privilegedNamespaces names other, which is not among namespaces (ml)"},
+		{"{namespaces: [ml], sample: {enabled: true, namespace: other}}",
+			"sample.namespace names other, which is not among namespaces (ml)"},
+		{"{namespaces: [ml], networkPolicy: {runNamespaces: [other]}}",
+			"networkPolicy.runNamespaces names other, which is not among namespaces (ml)"},
+		{"{namespaces: [ml], openshift: {enabled: true, runNamespaces: [other]}}",
+			"openshift.runNamespaces names other, which is not among namespaces (ml)"},
+		{"privilegedNamespaces: [" + namespace + "]",
+			"privilegedNamespaces names " + namespace + ", where the operator itself runs"},
+		{"networkPolicy: {runNamespaces: [" + namespace + "]}",
+			"networkPolicy.runNamespaces names " + namespace + ", where the operator itself runs"},
+		{"openshift: {enabled: true, runNamespaces: [" + namespace + "]}",
+			"openshift.runNamespaces names " + namespace + ", where the operator itself runs"},
+		{"{defaultRuntimeImage: r, sample: {enabled: true, namespace: " + namespace + "}}",
+			"sample.namespace names " + namespace + ", where the operator itself runs"},
 		{"sample: {enabled: true}", "set defaultRuntimeImage, or sample.spec.runtime.image"},
 		{"openshift: {enabled: true}", "name the namespaces of your CommGroups in openshift.runNamespaces"},
 		{"metrics: {port: 8081}", "metrics.port is 8081, on which health is served"},
 		{"metrics: {monitorPort: 8081}", "metrics.monitorPort is 8081, on which health is served"},
-		{"podDisruptionBudget: {maxUnavailable: abc}", `podDisruptionBudget.maxUnavailable is "abc": expected a number`},
+		{"podDisruptionBudget: {maxUnavailable: abc}",
+			`podDisruptionBudget.maxUnavailable is "abc": expected a number`},
 		{"podDisruptionBudget: {maxUnavailable: -1}", `podDisruptionBudget.maxUnavailable is "-1": expected a number`},
 		{"monitor: {maxUnavailable: abc}", `monitor.maxUnavailable is "abc": expected a number`},
 		{"monitor: {maxUnavailable: 0%}", "no monitor would ever be replaced"},
@@ -243,13 +259,18 @@ func TestRefusals(t *testing.T) {
 		{"defaultRuntimeImage: 'docker://registry.example/rocm:7.0'", "defaultRuntimeImage give the image"},
 		{"prometheusRules: {enabled: true}", "each alert links to its page below it"},
 		{"prometheusRules: {enabled: true, runbookBaseURL: docs/runbooks}", "an address that begins with https://"},
-		{"manager: {podLabels: {app.kubernetes.io/name: x}}", "manager.podLabels sets app.kubernetes.io/name, by which the chart knows its own objects"},
-		{"manager: {podAnnotations: {kubectl.kubernetes.io/default-container: x}}", "manager.podAnnotations sets kubectl.kubernetes.io/default-container"},
+		{"manager: {podLabels: {app.kubernetes.io/name: x}}",
+			"manager.podLabels sets app.kubernetes.io/name, by which the chart knows its own objects"},
+		{"manager: {podAnnotations: {kubectl.kubernetes.io/default-container: x}}",
+			"manager.podAnnotations sets kubectl.kubernetes.io/default-container"},
 		{"global: {commonLabels: {helm.sh/chart: x}}", "global.commonLabels sets helm.sh/chart"},
-		{"metrics: {serviceMonitor: {enabled: true, labels: {app.kubernetes.io/part-of: x}}}", "metrics.serviceMonitor.labels sets app.kubernetes.io/part-of"},
-		{"{global: {commonLabels: {release: a}}, metrics: {serviceMonitor: {enabled: true, labels: {release: b}}}}", "metrics.serviceMonitor.labels and global.commonLabels both set release"},
+		{"metrics: {serviceMonitor: {enabled: true, labels: {app.kubernetes.io/part-of: x}}}",
+			"metrics.serviceMonitor.labels sets app.kubernetes.io/part-of"},
+		{"{global: {commonLabels: {release: a}}, metrics: {serviceMonitor: {enabled: true, labels: {release: b}}}}",
+			"metrics.serviceMonitor.labels and global.commonLabels both set release"},
 		{"gating: {enabled: true}", "name the namespaces whose CommGroups may mark nodes in privilegedNamespaces"},
-		{"{gating: {enabled: true}, privilegedNamespaces: [ml], validatingAdmissionPolicy: {enabled: false, acceptUnboundAgents: true}}", "gating.enabled needs validatingAdmissionPolicy.enabled"},
+		{"{gating: {enabled: true}, privilegedNamespaces: [ml], validatingAdmissionPolicy: {enabled: " +
+			"false, acceptUnboundAgents: true}}", "gating.enabled needs validatingAdmissionPolicy.enabled"},
 		{"validatingAdmissionPolicy: {enabled: false}", "set validatingAdmissionPolicy.acceptUnboundAgents=true"},
 		{"runPriorityClass: {name: ''}", "name the class, or set create to false"},
 		{"crds: {enabled: false, keep: false}", "would then delete the CRDs and every CommGroup"},
@@ -261,7 +282,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v, expected it to be refused with %q", c.values, err, c.want)
 		}
 	}
-	for _, kind := range []string{"metrics: {serviceMonitor: {enabled: true}}", "prometheusRules: {enabled: true, runbookBaseURL: 'https://pages.example'}"} {
+	for _, kind := range []string{"metrics: {serviceMonitor: {enabled: true}}",
+		"prometheusRules: {enabled: true, runbookBaseURL: 'https://pages.example'}"} {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(kind), 0o600); err != nil {
 			t.Fatal(err)
@@ -284,7 +306,8 @@ func TestNullIsRefused(t *testing.T) {
 		for key, child := range s.Properties {
 			at := append(slices.Clone(path), key)
 			if types, ok := child.Type.([]any); !ok || !slices.Contains(types, any("null")) {
-				if _, err := render(t, with(t, "{}", at, nil)); err == nil || !strings.Contains(err.Error(), "missing property '"+key+"'") {
+				if _, err := render(t, with(t, "{}", at, nil)); err == nil ||
+					!strings.Contains(err.Error(), "missing property '"+key+"'") {
 					t.Errorf("%s=null: %v, expected it to be refused by name", strings.Join(at, "."), err)
 				}
 			}
@@ -300,13 +323,15 @@ func TestNullIsRefused(t *testing.T) {
 // TestImagesThatWork: what a user may rightly write as an image is not refused.
 func TestImagesThatWork(t *testing.T) {
 	for _, c := range []struct{ values, want string }{
-		{"global: {imageRegistry: 'registry.example:5000/mirror/'}", "registry.example:5000/mirror/commgroup-manager:dev"},
+		{"global: {imageRegistry: 'registry.example:5000/mirror/'}",
+			"registry.example:5000/mirror/commgroup-manager:dev"},
 		{"global: {imageRegistry: localhost}", "localhost/commgroup-manager:dev"},
 		{"global: {imageRegistry: '[2001:db8::1]:5000'}", "[2001:db8::1]:5000/commgroup-manager:dev"},
 		{"global: {imageRegistry: 'Registry.Example'}", "Registry.Example/commgroup-manager:dev"},
 		{"manager: {image: {repository: a_b/c--d/e.f, tag: V1.2_3-rc.1}}", "a_b/c--d/e.f:V1.2_3-rc.1"},
 		{"defaultRuntimeImage: rocm", "--default-runtime-image=rocm"},
-		{"defaultRuntimeImage: 'registry.example/rocm:7.0@sha256:" + strings.Repeat("0", 64) + "'", "rocm:7.0@sha256:0000"},
+		{"defaultRuntimeImage: 'registry.example/rocm:7.0@sha256:" + strings.Repeat("0", 64) + "'",
+			"rocm:7.0@sha256:0000"},
 	} {
 		if out, err := render(t, c.values); err != nil || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %v, expected an image %s", c.values, err, c.want)
@@ -321,7 +346,8 @@ func TestSample(t *testing.T) {
 		{"{sample: {enabled: true, spec: {runtime: {image: r}}}}", "default"},
 		{"{sample: {enabled: true, spec: {runtime: {image: r}, members: {nodeNames: [a]}}}}", "default"},
 		{"{defaultRuntimeImage: r, namespaces: [ml, research], sample: {enabled: true}}", "ml"},
-		{"{defaultRuntimeImage: r, namespaces: [ml, research], sample: {enabled: true, namespace: research}}", "research"},
+		{"{defaultRuntimeImage: r, namespaces: [ml, research], sample: {enabled: true, namespace: research}}",
+			"research"},
 	} {
 		for _, args := range [][]string{nil, {"--is-upgrade"}} {
 			rendered, err := render(t, c.values, args...)
@@ -334,11 +360,15 @@ func TestSample(t *testing.T) {
 					continue
 				}
 				found++
-				if members, _, _ := unstructured.NestedMap(d.object.Object, "spec", "members"); len(members) != 1 || (members["nodeNames"] != nil) != strings.Contains(c.values, "nodeNames") {
-					t.Errorf("%s: the members are %v: a selection of one's own takes the place of the default", c.values, members)
+				if members, _, _ := unstructured.NestedMap(d.object.Object, "spec", "members"); len(members) != 1 ||
+					(members["nodeNames"] != nil) != strings.Contains(c.values, "nodeNames") {
+					t.Errorf("%s: the members are %v: a selection of one's own takes the place of the default",
+						c.values, members)
 				}
-				if d.object.GetNamespace() != c.namespace || d.object.GetAnnotations()["helm.sh/hook"] != "post-install,post-upgrade" {
-					t.Errorf("%s: the sample is in %s with annotations %v, expected %s", c.values, d.object.GetNamespace(), d.object.GetAnnotations(), c.namespace)
+				if d.object.GetNamespace() != c.namespace ||
+					d.object.GetAnnotations()["helm.sh/hook"] != "post-install,post-upgrade" {
+					t.Errorf("%s: the sample is in %s with annotations %v, expected %s",
+						c.values, d.object.GetNamespace(), d.object.GetAnnotations(), c.namespace)
 				}
 			}
 			if found != 1 {
@@ -351,7 +381,9 @@ func TestSample(t *testing.T) {
 // TestSpreadConstraints: a constraint without a selector gets the managers' own, and one with a selector stays as it
 // is.
 func TestSpreadConstraints(t *testing.T) {
-	rendered, err := render(t, "manager: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]}")
+	rendered, err := render(t,
+		"manager: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}, "+
+			"{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +392,8 @@ func TestSpreadConstraints(t *testing.T) {
 			continue
 		}
 		var got []string
-		constraints, _, _ := unstructured.NestedSlice(d.object.Object, "spec", "template", "spec", "topologySpreadConstraints")
+		constraints, _, _ := unstructured.NestedSlice(d.object.Object, "spec", "template", "spec",
+			"topologySpreadConstraints")
 		for _, c := range constraints {
 			selector, _, _ := unstructured.NestedMap(c.(map[string]any), "labelSelector", "matchLabels") //nolint:forcetypeassert // the test ends then
 			got = append(got, fmt.Sprint(selector))
@@ -382,7 +415,8 @@ func TestCommonLabels(t *testing.T) {
 			continue
 		}
 		labels := d.object.GetLabels()
-		if labels["team"] != "fabric" || labels["app.kubernetes.io/part-of"] != "commgroup-operator" || labels["app.kubernetes.io/name"] == "" {
+		if labels["team"] != "fabric" || labels["app.kubernetes.io/part-of"] != "commgroup-operator" ||
+			labels["app.kubernetes.io/name"] == "" {
 			t.Errorf("%s: labels are %v", d.name(), labels)
 		}
 	}

@@ -11,9 +11,10 @@ import (
 )
 
 var (
-	getsOurs = regexp.MustCompile(`kubectl get (cgr|commruns?|cg|commgroups?|ct|commtasks?|cn|commnodes?)(?: [^\n\x60]*)?`)
-	fieldOf  = regexp.MustCompile(`\.((?:spec|status)(?:\.[a-zA-Z]+|\[[^\]]*\])+)`)
-	index    = regexp.MustCompile(`\[[^\]]*\]`)
+	getsOurs = regexp.MustCompile(
+		`kubectl get (cgr|commruns?|cg|commgroups?|ct|commtasks?|cn|commnodes?)(?: [^\n\x60]*)?`)
+	fieldOf = regexp.MustCompile(`\.((?:spec|status)(?:\.[a-zA-Z]+|\[[^\]]*\])+)`)
+	index   = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
 // TestFieldsOfCommands: each field of a CommGroup, CommTask, CommNode or CommRun that a kubectl line of a page prints

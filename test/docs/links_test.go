@@ -99,7 +99,8 @@ func read(text string) page {
 }
 
 func TestRead(t *testing.T) {
-	p := read("# A `b` c!\n## Same\n## Same\n[x](y.md#z) `[no](code.md)`\n```yaml\n# no heading\n[no](fence.md)\nkind: A\n```\n  ```yaml\n  b: c\n  ```\n<a id=\"own\"></a>\n")
+	p := read("# A `b` c!\n## Same\n## Same\n[x](y.md#z) `[no](code.md)`\n```yaml\n# no heading\n[no](fence.md)\n" +
+		"kind: A\n```\n  ```yaml\n  b: c\n  ```\n<a id=\"own\"></a>\n")
 	for _, want := range []string{"a-b-c", "same", "same-1", "own"} {
 		if !p.anchors[want] {
 			t.Errorf("no anchor %q in %v", want, p.anchors)

@@ -18,8 +18,8 @@ import (
 )
 
 // foreign are groups whose kinds our API server does not know: their YAML is only parsed.
-var foreign = map[string]bool{"jobset.x-k8s.io": true, "readiness.node.x-k8s.io": true, "monitoring.coreos.com": true, "kustomize.config.k8s.io": true,
-	"k8s.cni.cncf.io": true, "kueue.x-k8s.io": true, "security.openshift.io": true}
+var foreign = map[string]bool{"jobset.x-k8s.io": true, "readiness.node.x-k8s.io": true, "monitoring.coreos.com": true,
+	"kustomize.config.k8s.io": true, "k8s.cni.cncf.io": true, "kueue.x-k8s.io": true, "security.openshift.io": true}
 
 // objects are the whole objects of a piece of YAML; one without a kind is part of one, and must parse.
 func objects(text string) ([]*unstructured.Unstructured, error) {
@@ -77,7 +77,9 @@ func TestYAML(t *testing.T) {
 		}
 		if !made[ns] {
 			made[ns] = true
-			if err := c.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": corev1.SchemeGroupVersion.String(), "kind": "Namespace", "metadata": map[string]any{"name": ns}}}); err != nil {
+			if err := c.Create(t.Context(),
+				&unstructured.Unstructured{Object: map[string]any{"apiVersion": corev1.SchemeGroupVersion.String(),
+					"kind": "Namespace", "metadata": map[string]any{"name": ns}}}); err != nil {
 				t.Fatalf("namespace %s: %v", ns, err)
 			}
 		}
@@ -87,7 +89,8 @@ func TestYAML(t *testing.T) {
 		} else if namespaced {
 			o.SetNamespace(ns)
 		}
-		if err := c.Create(t.Context(), o, client.DryRunAll, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}); err != nil {
+		if err := c.Create(t.Context(), o, client.DryRunAll, &client.CreateOptions{
+			Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}}); err != nil {
 			t.Errorf("%s: %s %s: %v", e.where, o.GetKind(), o.GetName(), err)
 		}
 	}

@@ -28,7 +28,8 @@ func (e *env) dump(t *testing.T) {
 		{"get", "commgroups,commruns,commtasks,commnodes", "--all-namespaces"},
 		{"get", "commgroups", "--all-namespaces", "-o", "yaml"},
 		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
-		{"logs", "--namespace", operatorNamespace, "--selector", "app.kubernetes.io/name=commgroup-manager", "--all-containers", "--prefix", "--tail", dumpLines},
+		{"logs", "--namespace", operatorNamespace, "--selector", "app.kubernetes.io/name=commgroup-manager",
+			"--all-containers", "--prefix", "--tail", dumpLines},
 		{"logs", "--namespace", operatorNamespace, "--selector", "rcclx.io/role=monitor", "--prefix", "--tail", "10"},
 	} {
 		out, err := e.try(ctx, "", "kubectl", args...)

@@ -90,7 +90,8 @@ func (e *env) try(ctx context.Context, stdin, name string, args ...string) (stri
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: its deadline passed", err)
 		}
-		return out.String(), fmt.Errorf("%s %s: %w\n%s\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(out.String()), strings.TrimSpace(problems.String()))
+		return out.String(), fmt.Errorf("%s %s: %w\n%s\n%s",
+			name, strings.Join(args, " "), err, strings.TrimSpace(out.String()), strings.TrimSpace(problems.String()))
 	}
 	return out.String(), nil
 }
@@ -152,8 +153,8 @@ func eventually(t *testing.T, deadline time.Duration, what string, ask func(cont
 // available. What it installed is removed when the step ends, the CRDs and so all groups as well.
 func (e *env) installOperator(t *testing.T, values ...string) {
 	t.Helper()
-	args := []string{"install", releaseName, chartPath, "--namespace", operatorNamespace, "--create-namespace", "--wait", "--timeout", "2m",
-		"--set", "defaultRuntimeImage=" + runtimeImage + ",monitor.intervalSeconds=5"}
+	args := []string{"install", releaseName, chartPath, "--namespace", operatorNamespace, "--create-namespace",
+		"--wait", "--timeout", "2m", "--set", "defaultRuntimeImage=" + runtimeImage + ",monitor.intervalSeconds=5"}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
@@ -172,11 +173,14 @@ func (e *env) removeOperator(t *testing.T) {
 	defer cancel()
 	for _, args := range [][]string{
 		{"kubectl", "delete", "commgroups", "--all", "--all-namespaces", "--ignore-not-found", "--timeout=90s"},
-		{"helm", "uninstall", releaseName, "--namespace", operatorNamespace, "--ignore-not-found", "--wait", "--timeout", "1m"},
-		{"kubectl", "delete", "crd", "commgroups.rcclx.io", "commtasks.rcclx.io", "commruns.rcclx.io", "commnodes.rcclx.io", "--ignore-not-found", "--timeout=60s"},
+		{"helm", "uninstall", releaseName, "--namespace", operatorNamespace, "--ignore-not-found", "--wait",
+			"--timeout", "1m"},
+		{"kubectl", "delete", "crd", "commgroups.rcclx.io", "commtasks.rcclx.io", "commruns.rcclx.io",
+			"commnodes.rcclx.io", "--ignore-not-found", "--timeout=60s"},
 		{"kubectl", "delete", "namespace", operatorNamespace, "--ignore-not-found", "--timeout=90s"},
 	} {
-		if _, err := e.try(ctx, "", args[0], args[1:]...); err != nil && !strings.Contains(err.Error(), "the server doesn't have a resource type") {
+		if _, err := e.try(ctx, "", args[0], args[1:]...); err != nil &&
+			!strings.Contains(err.Error(), "the server doesn't have a resource type") {
 			t.Errorf("clean up: %v", err)
 		}
 	}

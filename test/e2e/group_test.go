@@ -63,7 +63,8 @@ func testSpanGroup(t *testing.T, e *env) {
 	})
 	group := e.checkReady(t, key, v1alpha1.SpanGroup)
 	if !meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionSettingsPublished) {
-		t.Errorf("settings were not published: %+v", meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished))
+		t.Errorf("settings were not published: %+v",
+			meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionSettingsPublished))
 	}
 	subnets := map[netip.Prefix]bool{}
 	for node, address := range seen {
@@ -73,7 +74,8 @@ func testSpanGroup(t *testing.T, e *env) {
 		}
 		subnets[prefix] = true
 		if !strings.Contains(logged[node], "msg=precondition") {
-			t.Errorf("kubectl logs of the run pod on %s said %.300q, expected what the agent says of its preconditions", node, logged[node])
+			t.Errorf("kubectl logs of the run pod on %s said %.300q, expected what the agent says of its preconditions",
+				node, logged[node])
 		}
 	}
 	if len(seen) != nodeCount || len(subnets) != nodeCount {
@@ -83,9 +85,11 @@ func testSpanGroup(t *testing.T, e *env) {
 }
 
 // followRunPods notes addresses and logs while the pods are there: a run's pods go with its end.
-func (e *env) followRunPods(ctx context.Context, key client.ObjectKey, addresses map[string]netip.Addr, logs map[string]string) {
+func (e *env) followRunPods(ctx context.Context, key client.ObjectKey, addresses map[string]netip.Addr,
+	logs map[string]string) {
 	var pods corev1.PodList
-	if err := e.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}); err != nil {
+	if err := e.Client.List(ctx, &pods, client.InNamespace(key.Namespace),
+		client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleRun}); err != nil {
 		return // the next look tries again
 	}
 	for i := range pods.Items {
@@ -95,7 +99,8 @@ func (e *env) followRunPods(ctx context.Context, key client.ObjectKey, addresses
 			continue
 		}
 		addresses[p.Spec.NodeName] = address
-		if out, err := e.try(ctx, "", "kubectl", "logs", "--namespace", p.Namespace, p.Name, "--container", "ranks"); err == nil && out != "" {
+		if out, err := e.try(ctx, "", "kubectl", "logs", "--namespace", p.Namespace, p.Name,
+			"--container", "ranks"); err == nil && out != "" {
 			logs[p.Spec.NodeName] = out
 		}
 	}

@@ -40,7 +40,8 @@ spec:
 // no registry at all. A pod that needed any other image would not start.
 func testImages(t *testing.T, e *env) {
 	e.loadMirror(t)
-	const values = "global.imageRegistry=" + mirror + ",manager.image.tag=v9,agent.image.tag=v9,global.imagePullSecrets[0].name=mirror"
+	const values = "global.imageRegistry=" + mirror +
+		",manager.image.tag=v9,agent.image.tag=v9,global.imagePullSecrets[0].name=mirror"
 	e.installOperator(t, values)
 	e.apply(t, small)
 	seen := map[string]bool{}
@@ -52,7 +53,8 @@ func testImages(t *testing.T, e *env) {
 		if err := e.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: "small"}, &group); err != nil {
 			return err
 		}
-		if c := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != "True" {
+		if c := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionReady); c == nil ||
+			c.Status != "True" {
 			return fmt.Errorf("condition Ready is %+v", c)
 		}
 		return nil
@@ -62,7 +64,8 @@ func testImages(t *testing.T, e *env) {
 		ran = append(ran, image)
 	}
 	slices.Sort(ran)
-	listed := strings.Fields(e.run(t, "hack/images/list.sh", "--set", values, "--set", "defaultRuntimeImage="+runtimeImage))
+	listed := strings.Fields(e.run(t, "hack/images/list.sh", "--set", values,
+		"--set", "defaultRuntimeImage="+runtimeImage))
 	if !slices.Equal(ran, listed) {
 		t.Errorf("pods had the images %v, and the list for a mirror names %v", ran, listed)
 	}
@@ -79,7 +82,8 @@ func (e *env) loadMirror(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("hack/images/build.sh: %v\n%s", err, out)
 	}
-	e.run(t, "bin/realcluster", "load", "--state-dir", e.StateDir, filepath.Join(dir, "commgroup-manager.tar"), filepath.Join(dir, "commgroup-agent.tar"))
+	e.run(t, "bin/realcluster", "load", "--state-dir", e.StateDir, filepath.Join(dir, "commgroup-manager.tar"),
+		filepath.Join(dir, "commgroup-agent.tar"))
 }
 
 // noteImages notes the images of the operator's pods and of the groups', init containers included.

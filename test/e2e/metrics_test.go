@@ -36,7 +36,8 @@ func scrapePod(ctx context.Context, pod *corev1.Pod, token string) (status int, 
 	if port == 0 {
 		return 0, "", fmt.Errorf("pod %s has no port metrics", pod.Name)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(port))+"/metrics", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"https://"+net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(port))+"/metrics", nil)
 	if err != nil {
 		return 0, "", err
 	}
@@ -65,7 +66,8 @@ func testMetrics(t *testing.T, e *env) {
 		t.Helper()
 		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: account}}
 		request := &authenticationv1.TokenRequest{}
-		if err := errors.Join(e.Client.Create(t.Context(), sa), e.Client.SubResource("token").Create(t.Context(), sa, request)); err != nil {
+		if err := errors.Join(e.Client.Create(t.Context(), sa),
+			e.Client.SubResource("token").Create(t.Context(), sa, request)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = e.Client.Delete(context.Background(), sa) })
@@ -84,12 +86,14 @@ func testMetrics(t *testing.T, e *env) {
 		app, series string
 		pods, speak int // how many there are, and how many have the series
 	}{
-		{"commgroup-manager", `commgroup_members{group="measured",group_namespace="default",state="reporting"} 3`, 2, 1},
+		{"commgroup-manager",
+			`commgroup_members{group="measured",group_namespace="default",state="reporting"} 3`, 2, 1},
 		{"commgroup-monitor", `commgroup_agent_gpus{node="`, nodeCount, nodeCount},
 	} {
 		eventually(t, shortDeadline, "metrics of "+kind.app, func(ctx context.Context) error {
 			var pods corev1.PodList
-			if err := e.Client.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/name": kind.app}); err != nil {
+			if err := e.Client.List(ctx, &pods, client.InNamespace(operatorNamespace),
+				client.MatchingLabels{"app.kubernetes.io/name": kind.app}); err != nil {
 				return err
 			}
 			if len(pods.Items) != kind.pods {

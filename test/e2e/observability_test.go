@@ -48,7 +48,8 @@ func testObservability(t *testing.T, e *env) {
 		if err := e.Client.Get(ctx, key, &group); err != nil {
 			return err
 		}
-		if ready := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != "True" {
+		if ready := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionReady); ready == nil ||
+			ready.Status != "True" {
 			return fmt.Errorf("condition Ready is %+v", ready)
 		}
 		return nil

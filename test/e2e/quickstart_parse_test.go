@@ -75,7 +75,8 @@ func TestReadmeHasQuickstart(t *testing.T) {
 			t.Errorf("the quickstart uses %s, and nothing before it sets that", use[0])
 		}
 	}
-	for _, need := range []string{"make build images", "amd.com/gpu", "feature.node.kubernetes.io/amd-gpu", "pod-security.kubernetes.io/enforce=privileged"} {
+	for _, need := range []string{"make build images", "amd.com/gpu", "feature.node.kubernetes.io/amd-gpu",
+		"pod-security.kubernetes.io/enforce=privileged"} {
 		if !strings.Contains(before, need) {
 			t.Errorf("README says nothing of %s before the quickstart, which does not work without it", need)
 		}

@@ -50,7 +50,8 @@ func testQuickstart(t *testing.T, e *env) {
 		t.Logf("%6.1f s  %s\n%s", time.Since(began).Seconds(), c, last)
 	}
 	if !strings.Contains(last, "SIMULATED") || !strings.Contains(last, "Ready") {
-		t.Errorf("the quickstart's last command was to show the verdict and to say that it is simulated; it printed:\n%s", last)
+		t.Errorf("the quickstart's last command was to show the verdict and to say that it is simulated; "+
+			"it printed:\n%s", last)
 	}
 	key := client.ObjectKey{Namespace: "default", Name: "mi300x"}
 	e.checkReady(t, key, v1alpha1.SpanNode)

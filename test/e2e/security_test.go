@@ -43,7 +43,8 @@ func testSecurity(t *testing.T, e *env) {
 	var nodes v1alpha1.CommNodeList
 	var tasks v1alpha1.CommTaskList
 	eventually(t, runDeadline, "facts of all nodes, and CommTasks", func(ctx context.Context) error {
-		if err := errors.Join(e.Client.List(ctx, &nodes), e.Client.List(ctx, &tasks, client.InNamespace("default"))); err != nil {
+		if err := errors.Join(e.Client.List(ctx, &nodes),
+			e.Client.List(ctx, &tasks, client.InNamespace("default"))); err != nil {
 			return err
 		}
 		told := 0
@@ -53,13 +54,15 @@ func testSecurity(t *testing.T, e *env) {
 			}
 		}
 		if told != nodeCount || len(tasks.Items) != nodeCount {
-			return fmt.Errorf("%d CommNodes with facts and %d CommTasks, expected %d", told, len(tasks.Items), nodeCount)
+			return fmt.Errorf("%d CommNodes with facts and %d CommTasks, expected %d",
+				told, len(tasks.Items), nodeCount)
 		}
 		return nil
 	})
 	for i := range nodes.Items {
 		if f := nodes.Items[i].Status.Facts; f.GPUCount != 8 {
-			t.Errorf("the monitor on %s, which is not root, sees %d GPUs: %v", nodes.Items[i].Name, f.GPUCount, f.Problems)
+			t.Errorf("the monitor on %s, which is not root, sees %d GPUs: %v",
+				nodes.Items[i].Name, f.GPUCount, f.Problems)
 		}
 	}
 	t.Run("Monitors' tokens", func(t *testing.T) { e.monitorsTokens(t, nodes.Items, tasks.Items) })
@@ -92,9 +95,11 @@ func (e *env) withToken(t *testing.T, account string, pod *corev1.Pod) client.Cl
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
 	if pod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1",
+			Name: pod.Name, UID: pod.UID}
 	}
-	got, err := e.Kube.CoreV1().ServiceAccounts(operatorNamespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	got, err := e.Kube.CoreV1().ServiceAccounts(operatorNamespace).CreateToken(t.Context(), account, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +115,8 @@ func (e *env) withToken(t *testing.T, account string, pod *corev1.Pod) client.Cl
 func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommNode, tasks []v1alpha1.CommTask) {
 	pods := e.podsOf(t, client.MatchingLabels{v1alpha1.LabelRole: v1alpha1.RoleMonitor})
 	write := func(c client.Client, target client.Object, body string) error {
-		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)), client.DryRunAll)
+		return c.Status().Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(body)),
+			client.DryRunAll)
 	}
 	of := func(name string) *v1alpha1.CommNode {
 		return &v1alpha1.CommNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -135,15 +141,19 @@ func (e *env) monitorsTokens(t *testing.T, nodes []v1alpha1.CommNode, tasks []v1
 				t.Errorf("the monitor of %s writes the facts of %s: %v", node, nodes[j].Name, err)
 			}
 		}
-		if err := write(unbound, of(node), facts); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "names no node") {
+		if err := write(unbound, of(node), facts); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "names no node") {
 			t.Errorf("a token of no pod writes facts: %v", err)
 		}
 		for j := range tasks {
-			target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: tasks[j].Namespace, Name: tasks[j].Name}}
+			target := &v1alpha1.CommTask{ObjectMeta: metav1.ObjectMeta{Namespace: tasks[j].Namespace,
+				Name: tasks[j].Name}}
 			if err := write(e.Client, target.DeepCopy(), result); err != nil {
-				t.Errorf("the result of a run is refused to an administrator too, so that it is no test of a monitor's rights: %v", err)
+				t.Errorf("the result of a run is refused to an administrator too, so that it is no test of a "+
+					"monitor's rights: %v", err)
 			}
-			if err := write(own, target, result); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot patch resource") {
+			if err := write(own, target, result); !apierrors.IsForbidden(err) ||
+				!strings.Contains(err.Error(), "cannot patch resource") {
 				t.Errorf("the monitor of %s writes the result of a run on %s: %v", node, tasks[j].Spec.NodeName, err)
 			}
 		}
@@ -155,14 +165,16 @@ func (e *env) managersToken(t *testing.T) {
 		manager := e.withToken(t, "commgroup-manager", &pod)
 		thief := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "thief", Namespace: "kube-system"},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-		if err := manager.Create(t.Context(), thief, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no pods but run pods") {
+		if err := manager.Create(t.Context(), thief, client.DryRunAll); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "no pods but run pods") {
 			t.Errorf("the manager's token makes a pod in kube-system: %v", err)
 		}
 		if err := manager.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the manager's token lists Secrets: %v", err)
 		}
 		monitors := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "thieves", Namespace: operatorNamespace}}
-		if err := manager.Create(t.Context(), monitors, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot create resource") {
+		if err := manager.Create(t.Context(), monitors, client.DryRunAll); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "cannot create resource") {
 			t.Errorf("the manager's token makes a DaemonSet: %v", err)
 		}
 		return
@@ -172,7 +184,8 @@ func (e *env) managersToken(t *testing.T) {
 
 // managerIsRestricted makes the manager's pod in a namespace of the level restricted.
 func (e *env) managerIsRestricted(t *testing.T) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restricted-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restricted-",
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := e.Client.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +195,14 @@ func (e *env) managerIsRestricted(t *testing.T) {
 		}
 	})
 	var manager appsv1.Deployment
-	if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "commgroup-manager"}, &manager); err != nil {
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "commgroup-manager"},
+		&manager); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, shortDeadline, "the pod to be taken", func(ctx context.Context) error { // once the namespace has its default account
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "manager", Namespace: ns.Name}, Spec: *manager.Spec.Template.Spec.DeepCopy()}
+	// once the namespace has its default account
+	eventually(t, shortDeadline, "the pod to be taken", func(ctx context.Context) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "manager", Namespace: ns.Name},
+			Spec: *manager.Spec.Template.Spec.DeepCopy()}
 		pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = "", ""
 		return e.Client.Create(ctx, pod, client.DryRunAll)
 	})
@@ -215,13 +231,15 @@ func checkProcesses(t *testing.T, command string, least int, confined bool) {
 			name, value, _ := strings.Cut(l, ":")
 			fields[name] = strings.Join(strings.Fields(value), " ")
 		}
-		want := map[string]string{"Uid": "65532 65532 65532 65532", "Gid": "65532 65532 65532 65532", "CapEff": "0000000000000000", "CapPrm": "0000000000000000"}
+		want := map[string]string{"Uid": "65532 65532 65532 65532", "Gid": "65532 65532 65532 65532",
+			"CapEff": "0000000000000000", "CapPrm": "0000000000000000"}
 		if confined {
 			want["NoNewPrivs"], want["Seccomp"], want["CapBnd"] = "1", "2", "0000000000000000"
 		}
 		for name, value := range want {
 			if fields[name] != value {
-				t.Errorf("%q has %s %q, expected %q", strings.ReplaceAll(string(line), "\x00", " "), name, fields[name], value)
+				t.Errorf("%q has %s %q, expected %q",
+					strings.ReplaceAll(string(line), "\x00", " "), name, fields[name], value)
 			}
 		}
 	}

@@ -20,7 +20,8 @@ import (
 func expected(t *testing.T, r *ksmResource, m *ksmMetric, object *unstructured.Unstructured) map[string]float64 {
 	t.Helper()
 	base := map[string]string{
-		"customresource_group": r.GroupVersionKind.Group, "customresource_version": r.GroupVersionKind.Version, "customresource_kind": r.GroupVersionKind.Kind,
+		"customresource_group": r.GroupVersionKind.Group, "customresource_version": r.GroupVersionKind.Version,
+		"customresource_kind": r.GroupVersionKind.Kind,
 	}
 	addLabels(base, object.Object, r.LabelsFromPath)
 	kinds := map[string]ksmValues{"Gauge": m.Each.Gauge, "Info": m.Each.Info, "StateSet": m.Each.StateSet.ksmValues}
@@ -132,18 +133,28 @@ func fullGroup() *v1alpha1.CommGroup {
 		Spec:       v1alpha1.CommGroupSpec{Members: v1alpha1.MembersSpec{NodeNames: []string{"gpu-1"}}},
 		Status: v1alpha1.CommGroupStatus{
 			Conditions: []metav1.Condition{
-				{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink, LastTransitionTime: now},
-				{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, LastTransitionTime: now},
-				{Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonFactsUnknown, LastTransitionTime: later},
+				{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink,
+					LastTransitionTime: now},
+				{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+					LastTransitionTime: now},
+				{Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionUnknown,
+					Reason: v1alpha1.ReasonFactsUnknown, LastTransitionTime: later},
 			},
 			ObservedGeneration: 3, Origin: v1alpha1.OriginSimulated, Effective: "DDA,FP8",
-			Members: v1alpha1.MemberCounts{Summary: "3/16", Selected: 16, Reporting: 15, Passed: 3, Failed: 1, Inconclusive: 2, Errored: 4, Skipped: 5, Running: 6, Pending: 7, Stale: 8},
-			Run: &v1alpha1.GroupRunStatus{Refused: &v1alpha1.RunRefusal{Since: now, Message: "exceeded quota", Nodes: []string{"n1"}, More: true}, ID: "3-7", Number: 7, Generation: 3, Since: 6, Trigger: "Requested", Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail,
-				StartTime: now, FinishTime: &later},
-			Headline: &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce, Datatype: v1alpha1.BFloat16, SizeBytes: 67108864, BusBandwidthMBps: 306972, GroupBusBandwidthMBps: ptr.To(int64(48213)), GroupNodes: 4},
+			Members: v1alpha1.MemberCounts{Summary: "3/16", Selected: 16, Reporting: 15, Passed: 3, Failed: 1,
+				Inconclusive: 2, Errored: 4, Skipped: 5, Running: 6, Pending: 7, Stale: 8},
+			Run: &v1alpha1.GroupRunStatus{Refused: &v1alpha1.RunRefusal{Since: now, Message: "exceeded quota",
+				Nodes: []string{"n1"}, More: true}, ID: "3-7", Number: 7, Generation: 3, Since: 6, Trigger: "Requested",
+				Phase: v1alpha1.RunPhaseFinished, Verdict: v1alpha1.VerdictFail, StartTime: now, FinishTime: &later},
+			Headline: &v1alpha1.Headline{Variant: v1alpha1.VariantBaseline, Collective: v1alpha1.AllReduce,
+				Datatype: v1alpha1.BFloat16, SizeBytes: 67108864, BusBandwidthMBps: 306972,
+				GroupBusBandwidthMBps: ptr.To(int64(48213)), GroupNodes: 4},
 			Baseline: &v1alpha1.BaselineStatus{Key: "k", Since: now, Runs: 4, LastRunID: "3-6"},
-			Trend:    v1alpha1.TrendFalling, Budget: &v1alpha1.BudgetStatus{Day: "2026-01-02", UsedGPUMinutes: 12, LimitGPUMinutes: 100},
-			Gating: &v1alpha1.GatingStatus{Gated: 1, Breaker: "Closed"}, Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings", Hash: "h", RunID: "3-6", Time: now},
+			Trend:    v1alpha1.TrendFalling,
+			Budget:   &v1alpha1.BudgetStatus{Day: "2026-01-02", UsedGPUMinutes: 12, LimitGPUMinutes: 100},
+			Gating:   &v1alpha1.GatingStatus{Gated: 1, Breaker: "Closed"},
+			Published: &v1alpha1.PublishedStatus{ConfigMapName: "pool-rccl-settings", Hash: "h",
+				RunID: "3-6", Time: now},
 			NextRunTime: &later, Schedule: &v1alpha1.ScheduleStatus{Line: "@daily", Since: now},
 		},
 	}
@@ -153,11 +164,12 @@ func fullTask() *v1alpha1.CommTask {
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	return &v1alpha1.CommTask{
 		ObjectMeta: metav1.ObjectMeta{Name: "pool.gpu-1", Namespace: "ml"},
-		Spec: v1alpha1.CommTaskSpec{NodeName: "gpu-1", Group: v1alpha1.GroupReference{Name: "pool", UID: "u"}, Ranks: v1alpha1.RankRange{First: 8, Count: 8, WorldSize: 128},
-			Run: &v1alpha1.RunAssignment{ID: "3-7", Generation: 3, Number: 7,
-				Platform: &v1alpha1.PlatformFacts{Model: "MI300X"}}},
+		Spec: v1alpha1.CommTaskSpec{NodeName: "gpu-1", Group: v1alpha1.GroupReference{Name: "pool", UID: "u"},
+			Ranks: v1alpha1.RankRange{First: 8, Count: 8, WorldSize: 128}, Run: &v1alpha1.RunAssignment{ID: "3-7",
+				Generation: 3, Number: 7, Platform: &v1alpha1.PlatformFacts{Model: "MI300X"}}},
 		Status: v1alpha1.CommTaskStatus{
-			Run: &v1alpha1.NodeRunStatus{ID: "3-7", Generation: 3, Phase: v1alpha1.NodeRunFinished, StartTime: now, FinishTime: &now, Verdict: v1alpha1.VerdictPass},
+			Run: &v1alpha1.NodeRunStatus{ID: "3-7", Generation: 3, Phase: v1alpha1.NodeRunFinished, StartTime: now,
+				FinishTime: &now, Verdict: v1alpha1.VerdictPass},
 		},
 	}
 }
@@ -167,8 +179,10 @@ func fullNode() *v1alpha1.CommNode {
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu-1"},
 		Spec:       v1alpha1.CommNodeSpec{NodeUID: "u"},
 		Status: v1alpha1.CommNodeStatus{Facts: &v1alpha1.NodeFacts{
-			ObservedTime: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Origin: v1alpha1.OriginSimulated, GPUModel: "MI300X", GPUCount: 8,
-			Driver: v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.14"}, ROCm: v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
-			XGMI: v1alpha1.XGMIFacts{Mesh: "Full"}}},
+			ObservedTime: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Origin: v1alpha1.OriginSimulated,
+			GPUModel: "MI300X", GPUCount: 8,
+			Driver: v1alpha1.DriverFacts{Kind: "DKMS", Version: "6.14.14"},
+			ROCm:   v1alpha1.ROCmFacts{State: "Found", Version: "7.0.2"},
+			XGMI:   v1alpha1.XGMIFacts{Mesh: "Full"}}},
 	}
 }

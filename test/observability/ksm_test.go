@@ -76,12 +76,14 @@ func TestKubeStateMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	env, c := apiServer(t)
-	objects := []*unstructured.Unstructured{create(t, c, fullGroup()), create(t, c, fullTask()), create(t, c, fullNode())}
+	objects := []*unstructured.Unstructured{create(t, c, fullGroup()), create(t, c, fullTask()),
+		create(t, c, fullNode())}
 	kubeconfig := ksmUser(t, env, c)
 	address := process.FreeAddress(t)
 	host, port, _ := net.SplitHostPort(address)
 	telemetryHost, telemetryPort, _ := net.SplitHostPort(process.FreeAddress(t))
-	log := process.Start(t, program, "--kubeconfig="+kubeconfig, "--custom-resource-state-only", "--custom-resource-state-config-file="+config,
+	log := process.Start(t, program, "--kubeconfig="+kubeconfig,
+		"--custom-resource-state-only", "--custom-resource-state-config-file="+config,
 		"--host="+host, "--port="+port, "--telemetry-host="+telemetryHost, "--telemetry-port="+telemetryPort)
 
 	var families map[string]*dto.MetricFamily
@@ -95,9 +97,11 @@ func TestKubeStateMetrics(t *testing.T) {
 			if families, err = parser.TextToMetricFamilies(bytes.NewReader(body)); err != nil {
 				return err
 			}
-			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commtask_info": 1, "kube_commnode_info": 1} {
+			for name, want := range map[string]int{"kube_commgroup_info": groups, "kube_commtask_info": 1,
+				"kube_commnode_info": 1} {
 				if got := len(families[name].GetMetric()); got != want {
-					return fmt.Errorf("%d series of %s among %d metrics, want %d; log: %s", got, name, len(families), want, log)
+					return fmt.Errorf("%d series of %s among %d metrics, want %d; log: %s",
+						got, name, len(families), want, log)
 				}
 			}
 			return nil
@@ -106,7 +110,9 @@ func TestKubeStateMetrics(t *testing.T) {
 	shown("kube-state-metrics to show all kinds of objects", 1)
 	for i := range parsed.Spec.Resources {
 		r := &parsed.Spec.Resources[i]
-		object := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == r.GroupVersionKind.Kind })]
+		object := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == r.GroupVersionKind.Kind
+		})]
 		for j := range r.Metrics {
 			m := &r.Metrics[j]
 			name := r.MetricNamePrefix + "_" + m.Name

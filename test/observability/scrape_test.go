@@ -57,7 +57,8 @@ func demo(t *testing.T) *stored {
 	s := &stored{}
 	var group v1alpha1.CommGroup
 	var run v1alpha1.CommRun
-	for file, into := range map[string]any{"commgroup.yaml": &group, "commrun.yaml": &run, "commtasks.yaml": &s.tasks, "commnodes.yaml": &s.nodes} {
+	for file, into := range map[string]any{"commgroup.yaml": &group, "commrun.yaml": &run, "commtasks.yaml": &s.tasks,
+		"commnodes.yaml": &s.nodes} {
 		text, err := os.ReadFile(filepath.Join("testdata", "demo", file))
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +69,8 @@ func demo(t *testing.T) *stored {
 	}
 	s.group = state.Join(&group, state.RunsOf(&group, []v1alpha1.CommRun{run}))
 	// That demo ended with a lost link, which it does not have here.
-	apimeta.SetStatusCondition(&s.group.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
+	apimeta.SetStatusCondition(&s.group.Status.Conditions,
+		metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
 	s.group.Status.Culprits = nil
 	for i := range s.nodes.Items {
 		if f := s.nodes.Items[i].Status.Facts; f != nil {
@@ -91,7 +93,8 @@ func serve(t *testing.T, collector prometheus.Collector) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return l.Addr().String()
@@ -124,7 +127,8 @@ func agent(t *testing.T, node string, change func(*nodetree.Node)) *agentmetrics
 	t.Cleanup(func() { _ = root.Close() })
 	r := &agentmetrics.Recorder{
 		Node: node, Version: "test",
-		Scanner: discover.NewScanner(root, discover.Options{Simulated: true}), Reporter: accepted{}, Clock: clock.RealClock{},
+		Scanner: discover.NewScanner(root, discover.Options{Simulated: true}), Reporter: accepted{},
+		Clock: clock.RealClock{},
 	}
 	facts, err := r.Scan(t.Context())
 	if err != nil {
@@ -139,7 +143,8 @@ func agent(t *testing.T, node string, change func(*nodetree.Node)) *agentmetrics
 // ofARunningManager are panels that show controller-runtime's own metrics, which only a manager at work has:
 // TestCluster has them.
 var ofARunningManager = map[string]string{
-	"CommGroup - fleet/Reconciles a second": "controller-runtime", "CommGroup - fleet/Groups that wait to be reconciled": "controller-runtime",
+	"CommGroup - fleet/Reconciles a second":               "controller-runtime",
+	"CommGroup - fleet/Groups that wait to be reconciled": "controller-runtime",
 }
 
 // watch starts a Prometheus over the group's collector and a monitor's on each of its nodes, of which the first one's
@@ -149,7 +154,8 @@ func watch(t *testing.T, s *stored, change func(*nodetree.Node)) *promproof.Serv
 	promproof.Program(t)
 	elected := make(chan struct{})
 	close(elected)
-	manager := promproof.Target{Job: "manager", Scheme: "http", Addresses: []string{serve(t, &groupmetrics.Collector{Reader: s, Elected: elected, PerNode: true, Version: "test"})}}
+	manager := promproof.Target{Job: "manager", Scheme: "http", Addresses: []string{serve(t,
+		&groupmetrics.Collector{Reader: s, Elected: elected, PerNode: true, Version: "test"})}}
 	monitors := promproof.Target{Job: "monitors", Scheme: "http"}
 	for i := range s.nodes.Items {
 		changed := func(*nodetree.Node) {}
@@ -175,23 +181,32 @@ func TestGoodGroup(t *testing.T) {
 func TestBrokenGroup(t *testing.T) {
 	s := demo(t)
 	status := &s.group.Status
-	apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink})
+	apimeta.SetStatusCondition(&status.Conditions,
+		metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSlowLink})
 	status.Run.Verdict = v1alpha1.VerdictFail
-	status.Culprits = []v1alpha1.Culprit{{Node: s.nodes.Items[0].Name, Kind: "Link", Name: "0000:5b:00.0<->0000:a5:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "m"}}
+	status.Culprits = []v1alpha1.Culprit{{Node: s.nodes.Items[0].Name, Kind: "Link",
+		Name: "0000:5b:00.0<->0000:a5:00.0", Reason: v1alpha1.ReasonSlowLink, Message: "m"}}
 	status.Members.Reporting, status.Members.Stale = status.Members.Selected-1, 1
 	status.Results[0].WrongElements = 3
-	status.Settings[0].Requested, status.Settings[0].Effective = string(v1alpha1.FeatureRequired), v1alpha1.EffectiveNotInEffect
-	status.Checks = []v1alpha1.PerformanceCheck{{Source: "spec", Measurement: "Baseline AllReduce BFloat16 67108864 B", State: v1alpha1.CheckNotMet, Mode: v1alpha1.JudgingEnforce,
+	status.Settings[0].Requested, status.Settings[0].Effective = string(v1alpha1.FeatureRequired),
+		v1alpha1.EffectiveNotInEffect
+	status.Checks = []v1alpha1.PerformanceCheck{{Source: "spec", Measurement: "Baseline AllReduce BFloat16 67108864 B",
+		State: v1alpha1.CheckNotMet, Mode: v1alpha1.JudgingEnforce,
 		MeasuredMBps: ptrTo(int64(150000)), ExpectedMBps: ptrTo(int64(300000)), Percent: ptrTo(int32(50))}}
 	status.Gating = &v1alpha1.GatingStatus{Breaker: "Open"}
 	status.NextRunTime = &metav1.Time{Time: time.Now().Add(-2 * time.Hour)}
-	server := watch(t, s, func(n *nodetree.Node) { n.Links = append(n.Links, nodetree.Link{A: 3, B: 6, Kind: nodetree.LinkPCIe}) })
-	alerts := []string{"CommGroupNotReady", "CommGroupFailed", "CommGroupCulpritFound", "CommGroupMembersNotReporting", "CommGroupResultsStale", "CommGroupWrongData",
-		"CommGroupSettingNotEffective", "CommGroupPerformanceBelowExpected", "CommGroupGatingBreakerOpen", "CommGroupRunOverdue", "CommGroupXGMILinkDown", "CommGroupAgentProblem"}
+	server := watch(t, s, func(n *nodetree.Node) {
+		n.Links = append(n.Links, nodetree.Link{A: 3, B: 6, Kind: nodetree.LinkPCIe})
+	})
+	alerts := []string{"CommGroupNotReady", "CommGroupFailed", "CommGroupCulpritFound",
+		"CommGroupMembersNotReporting", "CommGroupResultsStale", "CommGroupWrongData",
+		"CommGroupSettingNotEffective", "CommGroupPerformanceBelowExpected", "CommGroupGatingBreakerOpen",
+		"CommGroupRunOverdue", "CommGroupXGMILinkDown", "CommGroupAgentProblem"}
 	server.Dashboards(dashboardsFolder, ofARunningManager, alerts...)
 	rules := server.Raised(time.Minute, alerts...)
 	culprit := rules["CommGroupCulpritFound"].Alerts[0]
-	if want := "Link 0000:5b:00.0<->0000:a5:00.0 on node " + s.nodes.Items[0].Name + ": SlowLink"; culprit.Annotations["summary"] != want {
+	if want := "Link 0000:5b:00.0<->0000:a5:00.0 on node " + s.nodes.Items[0].Name +
+		": SlowLink"; culprit.Annotations["summary"] != want {
 		t.Errorf("the alert says %q, want %q", culprit.Annotations["summary"], want)
 	}
 	if r := rules["CommGroupManagerDown"]; len(r.Alerts) > 0 {

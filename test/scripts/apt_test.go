@@ -46,10 +46,12 @@ func sandbox(t *testing.T, scripts, nothing []string) string {
 			t.Fatal(err)
 		}
 		// The machine's own guard against services and its units are left alone.
-		text := strings.NewReplacer("/usr/sbin/policy-rc.d", filepath.Join(root, "policy-rc.d"), "/etc/systemd/system", filepath.Join(root, "units")).Replace(string(data))
+		text := strings.NewReplacer("/usr/sbin/policy-rc.d", filepath.Join(root, "policy-rc.d"), "/etc/systemd/system",
+			filepath.Join(root, "units")).Replace(string(data))
 		script(t, filepath.Join(root, name), text)
 	}
-	for _, name := range []string{"sh", "bash", "dirname", "mkdir", "rm", "chmod", "tail", "printf", "mktemp", "cat", "touch", "flock", "env"} {
+	for _, name := range []string{"sh", "bash", "dirname", "mkdir", "rm", "chmod", "tail", "printf", "mktemp", "cat",
+		"touch", "flock", "env"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
@@ -102,8 +104,10 @@ func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 	}{
 		{"hack/e2e.sh", "buildah", "buildah", "containernetworking-plugins", "/usr/lib/cni/bridge", needs, nil},
 		{"hack/e2e.sh", "conntrack", "conntrack", "containernetworking-plugins", "/usr/lib/cni/bridge", needs, nil},
-		{"hack/setup.sh", "gcc", "gcc", "libc6-dev", "/usr/include/stdlib.h", []string{"git", "gcc", "go", "apt-get"}, nil},
-		{"hack/setup.sh", "promtool", "prometheus", "none", "/", []string{"prometheus", "promtool", "apt-get"}, []string{"promtool"}},
+		{"hack/setup.sh", "gcc", "gcc", "libc6-dev", "/usr/include/stdlib.h",
+			[]string{"git", "gcc", "go", "apt-get"}, nil},
+		{"hack/setup.sh", "promtool", "prometheus", "none", "/", []string{"prometheus", "promtool", "apt-get"},
+			[]string{"promtool"}},
 	} {
 		t.Run(c.script+"/"+c.without, func(t *testing.T) {
 			var there []string
@@ -130,7 +134,8 @@ func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
 // guard against services away.
 func TestNothingIsRemovedAndNoServiceStarts(t *testing.T) {
 	root := sandbox(t, []string{"hack/apt.sh"}, nil)
-	program(t, filepath.Join(root, "path", "apt-get"), `[ -x `+root+`/policy-rc.d ] && guard=guarded; echo "$guard $@" >>`+root+"/asked; [ $1 != install ] || exit 100")
+	program(t, filepath.Join(root, "path", "apt-get"), `[ -x `+root+
+		`/policy-rc.d ] && guard=guarded; echo "$guard $@" >>`+root+"/asked; [ $1 != install ] || exit 100")
 	if out := run(t, root, "hack/apt.sh", "buildah", "runc"); !strings.Contains(out, "exit status 100") {
 		t.Errorf("apt-get failed, and hack/apt.sh says %q", out)
 	}
@@ -164,7 +169,8 @@ func TestGuardAgainstServicesGoesWhateverHappens(t *testing.T) {
 			if c.before != "" {
 				script(t, policy, c.before)
 			}
-			program(t, filepath.Join(root, "path", "apt-get"), `[ -x `+policy+` ] || echo no guard; [ $1 = install ] || exit 0; `+c.install)
+			program(t, filepath.Join(root, "path", "apt-get"),
+				`[ -x `+policy+` ] || echo no guard; [ $1 = install ] || exit 0; `+c.install)
 			if out := run(t, root, "hack/apt.sh", "prometheus"); strings.Contains(out, "no guard") {
 				t.Errorf("packages were installed without the guard: %s", out)
 			}
@@ -192,7 +198,8 @@ func TestNoServiceStartsAtTheNextBoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		program(t, filepath.Join(root, "path", "apt-get"), `[ $1 = install ] || exit 0; `+ln+` -s `+root+`/unit `+link("prometheus.service")+"; "+end)
+		program(t, filepath.Join(root, "path", "apt-get"),
+			`[ $1 = install ] || exit 0; `+ln+` -s `+root+`/unit `+link("prometheus.service")+"; "+end)
 		out := run(t, root, "hack/apt.sh", "prometheus")
 		if _, err := os.Lstat(link("prometheus.service")); err == nil {
 			t.Errorf("after %q the new service is enabled: %s", end, out)

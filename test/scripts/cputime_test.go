@@ -12,9 +12,11 @@ import (
 func TestCPUTimeOfTests(t *testing.T) {
 	root := sandbox(t, []string{"hack/cputime.sh"}, nil)
 	tools(t, root, "readlink", "awk", "sort")
-	program(t, filepath.Join(root, "some.test"), `echo "$@"; sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; exit 3`)
+	program(t, filepath.Join(root, "some.test"),
+		`echo "$@"; sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; exit 3`)
 	out := run(t, root, "hack/cputime.sh", filepath.Join(root, "some.test"), "-test.v")
-	if want := "-test.testlogfile=" + root + "/testlog.txt -test.v\n"; !strings.HasPrefix(out, want) || !strings.Contains(out, "exit status 3") {
+	if want := "-test.testlogfile=" + root + "/testlog.txt -test.v\n"; !strings.HasPrefix(out, want) ||
+		!strings.Contains(out, "exit status 3") {
 		t.Errorf("%q, want the binary's output %q and its exit status", out, want)
 	}
 	notes, err := os.ReadFile(filepath.Join(root, "bin", "cputime"))

@@ -23,7 +23,8 @@ import (
 // down what it was called with, and makes and removes its folder.
 func e2eSandbox(t *testing.T, check, images string) string {
 	t.Helper()
-	root := sandbox(t, []string{"hack/e2e.sh"}, []string{"containerd", "ctr", "runc", "buildah", "ip", "iptables", "conntrack", "promtool", "prometheus", "go", "make"})
+	root := sandbox(t, []string{"hack/e2e.sh"}, []string{"containerd", "ctr", "runc", "buildah", "ip", "iptables",
+		"conntrack", "promtool", "prometheus", "go", "make"})
 	state := filepath.Join(root, ".e2e")
 	script(t, filepath.Join(root, "bin", "realcluster"), `#!/bin/sh
 echo "$1" >>`+root+`/asked
@@ -37,7 +38,8 @@ esac
 	if err := os.MkdirAll(filepath.Join(root, "test", "e2e"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"hack/apt.sh", "hack/tool.sh", "hack/kube/build.sh", "hack/realcluster/images/build.sh"} {
+	for _, name := range []string{"hack/apt.sh", "hack/tool.sh", "hack/kube/build.sh",
+		"hack/realcluster/images/build.sh"} {
 		program(t, filepath.Join(root, name), ":")
 	}
 	program(t, filepath.Join(root, "hack/images/build.sh"), images)
@@ -63,7 +65,8 @@ func TestSkipIsForWhatTheMachineCannotDo(t *testing.T) {
 		want              []string
 	}{
 		{name: "all is well", check: "0", want: []string{"check", "up", "tests", "down"}},
-		{name: "left over", check: "0", left: "realcluster.json", want: []string{"down", "check", "up", "tests", "down"}},
+		{name: "left over", check: "0", left: "realcluster.json",
+			want: []string{"down", "check", "up", "tests", "down"}},
 		{name: "left over and cannot be ended", check: "0", left: "stubborn", fails: true, want: []string{"down"}},
 		{name: "the machine cannot", check: "1", skipped: true, want: []string{"check"}},
 		{name: "another cluster", check: "2", fails: true, want: []string{"check"}},
@@ -101,7 +104,8 @@ func TestOnlyTheOwnClusterIsEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := run(t, root, "hack/e2e.sh")
-		if got := calls(t, root); len(got) != 0 || !strings.Contains(out, "another test-e2e runs") || !strings.Contains(out, "exit status 1") {
+		if got := calls(t, root); len(got) != 0 || !strings.Contains(out, "another test-e2e runs") ||
+			!strings.Contains(out, "exit status 1") {
 			t.Errorf("calls %q\n%s", got, out)
 		}
 	})
@@ -116,7 +120,8 @@ func TestOnlyTheOwnClusterIsEnded(t *testing.T) {
 
 // TestSignalLeavesNoImages in the temporary folder, nor a cluster.
 func TestSignalLeavesNoImages(t *testing.T) {
-	for name, number := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM} {
+	for name, number := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT,
+		"TERM": syscall.SIGTERM} {
 		if signal.Ignored(number) {
 			continue // as under nohup: a shell cannot trap what was ignored when it began
 		}
@@ -144,7 +149,8 @@ func TestToolIsBuiltAgainForAnotherVersion(t *testing.T) {
 		more  int
 	}{{"", 1}, {"", 0}, {"go.mod", 1}, {"go.sum", 1}} {
 		if c.newer != "" {
-			if err := os.Chtimes(filepath.Join(root, "bin", "helm"), time.Time{}, time.Now().Add(-time.Minute)); err != nil {
+			if err := os.Chtimes(filepath.Join(root, "bin", "helm"), time.Time{},
+				time.Now().Add(-time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Chtimes(filepath.Join(root, "hack", "helm", c.newer), time.Time{}, time.Now()); err != nil {
@@ -153,11 +159,13 @@ func TestToolIsBuiltAgainForAnotherVersion(t *testing.T) {
 		}
 		builds += c.more
 		out := run(t, root, "hack/tool.sh", "helm")
-		if got := strings.Count(asked(t, root), "build"); got != builds || out != filepath.Join(root, "bin", "helm")+"\n" {
+		if got := strings.Count(asked(t, root), "build"); got != builds ||
+			out != filepath.Join(root, "bin", "helm")+"\n" {
 			t.Errorf("newer %q: %d builds, expected %d; it printed %q", c.newer, got, builds, out)
 		}
 		if c.newer != "" { // as old as before
-			if err := os.Chtimes(filepath.Join(root, "hack", "helm", c.newer), time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+			if err := os.Chtimes(filepath.Join(root, "hack", "helm", c.newer), time.Time{},
+				time.Now().Add(-time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}

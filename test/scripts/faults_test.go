@@ -38,14 +38,18 @@ func TestFaults(t *testing.T) {
 		change func(*fakes)
 		want   string // empty where it passes
 	}{
-		"all is reported":             {func(*fakes) {}, ""},
-		"a hang without a fault":      {func(f *fakes) { f.without, f.code = "Hung", "1" }, "the control without a fault fails (Hung), so a hang would prove nothing"},
-		"the bench does not work":     {func(f *fakes) { f.calibration = "1" }, "the bench fails without a fault"},
-		"no time of a call":           {func(f *fakes) { f.call = "0" }, "no time of a call"},
-		"over before the fault":       {func(f *fakes) { f.control = "0.2" }, "no rank would be at work after 1 s"},
-		"a death is called a hang":    {func(f *fakes) { f.killed = "Hung 1" }, "death-1: reported as Hung, expected Died"},
-		"a hang is called a deadline": {func(f *fakes) { f.stopped = "RunDeadline 1" }, "hang-1: reported as RunDeadline, expected Hung"},
-		"a death is not seen":         {func(f *fakes) { f.killed = "none 0" }, "death-1: the bench passed although a rank was hit by KILL"},
+		"all is reported": {func(*fakes) {}, ""},
+		"a hang without a fault": {func(f *fakes) { f.without, f.code = "Hung", "1" },
+			"the control without a fault fails (Hung), so a hang would prove nothing"},
+		"the bench does not work": {func(f *fakes) { f.calibration = "1" }, "the bench fails without a fault"},
+		"no time of a call":       {func(f *fakes) { f.call = "0" }, "no time of a call"},
+		"over before the fault":   {func(f *fakes) { f.control = "0.2" }, "no rank would be at work after 1 s"},
+		"a death is called a hang": {func(f *fakes) { f.killed = "Hung 1" },
+			"death-1: reported as Hung, expected Died"},
+		"a hang is called a deadline": {func(f *fakes) { f.stopped = "RunDeadline 1" },
+			"hang-1: reported as RunDeadline, expected Hung"},
+		"a death is not seen": {func(f *fakes) { f.killed = "none 0" },
+			"death-1: the bench passed although a rank was hit by KILL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,16 +70,21 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			script(t, filepath.Join(root, "bin", "rank"), "#!"+bash+"\nread -rt \"$1\" <> <(:)\n")
-			script(t, filepath.Join(root, "bin", "agent"), strings.NewReplacer("ROOT", root, "CALL", f.call, "CALIBRATION", f.calibration, "CONTROL", f.control, "KILLED", f.killed,
+			script(t, filepath.Join(root, "bin", "agent"), strings.NewReplacer("ROOT", root, "CALL",
+				f.call, "CALIBRATION", f.calibration, "CONTROL", f.control, "KILLED", f.killed,
 				"STOPPED", f.stopped, "WITHOUT", f.without, "CODE", f.code).Replace(fakeAgent))
-			out := run(t, root, "path/env", "LIBRARY=lib.so", "ROUNDS=1", "STEP_SECONDS=2", "FAULT_AFTER=1", "OUT="+root+"/out", "bash", "hack/gpu/faults.sh")
-			if c.want == "" && (strings.Contains(out, "exit status") || !strings.Contains(out, "hang-1: signal STOP")) || !strings.Contains(out, c.want) {
+			out := run(t, root, "path/env", "LIBRARY=lib.so", "ROUNDS=1", "STEP_SECONDS=2", "FAULT_AFTER=1",
+				"OUT="+root+"/out", "bash", "hack/gpu/faults.sh")
+			if c.want == "" &&
+				(strings.Contains(out, "exit status") || !strings.Contains(out, "hang-1: signal STOP")) ||
+				!strings.Contains(out, c.want) {
 				t.Errorf("expected %q, got:\n%s", c.want, out)
 			}
 			if c.want != "" && !strings.Contains(out, "exit status 1") {
 				t.Errorf("it passed:\n%s", out)
 			}
-			if data, err := os.ReadFile(filepath.Join(root, "iterations")); c.want == "" && (err != nil || !strings.HasPrefix(string(data), "200\n1000\n1000\n1000\n")) {
+			if data, err := os.ReadFile(filepath.Join(root, "iterations")); c.want == "" &&
+				(err != nil || !strings.HasPrefix(string(data), "200\n1000\n1000\n1000\n")) {
 				t.Errorf("iterations %q (%v), expected 200 and as many as take 2 s", data, err)
 			}
 		})

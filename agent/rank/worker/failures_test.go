@@ -22,35 +22,56 @@ func TestFailures(t *testing.T) {
 		step    string
 		message string
 	}{
-		{"library missing", nil, func(g *group) { g.spec.LibraryPath = "/nonexistent/librccl.so.1" }, rank.CodeLibraryMissing, StepLoad, "/nonexistent/librccl.so.1"},
-		{"not a library", nil, func(g *group) { g.spec.LibraryPath = "process_test.go" }, rank.CodeLibraryMissing, StepLoad, "process_test.go"},
-		{"another library", nil, func(g *group) { g.spec.LibraryPath = "libm.so.6" }, rank.CodeSymbolMissing, StepLoad, "ncclGetVersion"},
-		{"runtime missing", nil, func(g *group) { g.spec.RuntimePath = "/nonexistent/libamdhip64.so" }, rank.CodeLibraryMissing, StepLoad, "libamdhip64.so"},
-		{"symbol missing", []string{"fault = missing-symbol:ncclReduceScatter"}, nil, rank.CodeSymbolMissing, StepLoad, "ncclReduceScatter"},
-		{"wrong device", nil, func(g *group) { g.spec.PCIAddress = "0000:ff:00.0" }, rank.CodePreconditionFailed, StepPreconditions, "DeviceMismatch"},
-		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{1 << 20} }, rank.CodeInsufficientMemory, StepPreconditions, "2097408"},
-		{"devices masked", nil, func(g *group) { g.env = append(g.env, rcclx.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: "0"}) }, rank.CodePreconditionFailed, StepLoad, "sees 1 devices"},
+		{"library missing", nil, func(g *group) { g.spec.LibraryPath = "/nonexistent/librccl.so.1" },
+			rank.CodeLibraryMissing, StepLoad, "/nonexistent/librccl.so.1"},
+		{"not a library", nil, func(g *group) { g.spec.LibraryPath = "process_test.go" }, rank.CodeLibraryMissing,
+			StepLoad, "process_test.go"},
+		{"another library", nil, func(g *group) { g.spec.LibraryPath = "libm.so.6" }, rank.CodeSymbolMissing, StepLoad,
+			"ncclGetVersion"},
+		{"runtime missing", nil, func(g *group) { g.spec.RuntimePath = "/nonexistent/libamdhip64.so" },
+			rank.CodeLibraryMissing, StepLoad, "libamdhip64.so"},
+		{"symbol missing", []string{"fault = missing-symbol:ncclReduceScatter"}, nil, rank.CodeSymbolMissing, StepLoad,
+			"ncclReduceScatter"},
+		{"wrong device", nil, func(g *group) { g.spec.PCIAddress = "0000:ff:00.0" }, rank.CodePreconditionFailed,
+			StepPreconditions, "DeviceMismatch"},
+		{"too little memory", []string{"fault = low-memory:1"}, func(g *group) {
+			g.spec.Steps[0].SizesBytes = []int64{1 << 20}
+		}, rank.CodeInsufficientMemory, StepPreconditions, "2097408"},
+		{"devices masked", nil, func(g *group) {
+			g.env = append(g.env, rcclx.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: "0"})
+		}, rank.CodePreconditionFailed, StepLoad, "sees 1 devices"},
 		{"devices reordered for DDA", nil, func(g *group) {
 			g.spec.Variant, g.env = rcclx.DDA, rcclx.Environment(rcclx.FlavorRCCLXDev, rcclx.DDA, bothPreferred)
 			g.shift = true
 		}, rank.CodePreconditionFailed, StepPreconditions, "device ordinal"},
-		{"too small a size", nil, func(g *group) { g.spec.Steps[0].Collective, g.spec.Steps[0].SizesBytes = rcclx.AllGather, []int64{4} }, rank.CodeBadSpec, StepLoad, "at least 16 bytes"},
-		{"garbage version", []string{"fault = garbage-version:999999999"}, nil, rank.CodePreconditionFailed, StepLoad, "999999999"},
-		{"negative version", []string{"fault = garbage-version:-1"}, nil, rank.CodePreconditionFailed, StepLoad, "gave -1"},
+		{"too small a size", nil, func(g *group) {
+			g.spec.Steps[0].Collective, g.spec.Steps[0].SizesBytes = rcclx.AllGather, []int64{4}
+		}, rank.CodeBadSpec, StepLoad, "at least 16 bytes"},
+		{"garbage version", []string{"fault = garbage-version:999999999"}, nil, rank.CodePreconditionFailed,
+			StepLoad, "999999999"},
+		{"negative version", []string{"fault = garbage-version:-1"}, nil, rank.CodePreconditionFailed,
+			StepLoad, "gave -1"},
 		{"version zero", []string{"fault = garbage-version:0"}, nil, rank.CodePreconditionFailed, StepLoad, "gave 0"},
-		{"symbol of one collective missing", []string{"fault = missing-symbol:ncclBroadcast"}, func(g *group) { g.spec.Steps[0].Collective = rcclx.Broadcast },
-			rank.CodeSymbolMissing, StepPreconditions, "ncclBroadcast, which Broadcast needs"},
-		{"no in-place form", nil, func(g *group) { g.spec.Steps[0].Collective, g.spec.Steps[0].Placement = rcclx.AllToAll, rcclx.InPlace },
-			rank.CodeBadSpec, StepPreconditions, "no in-place form"},
-		{"unknown placement", nil, func(g *group) { g.spec.Steps[0].Placement = "Sideways" }, rank.CodeBadSpec, StepPreconditions, "Sideways"},
+		{"symbol of one collective missing", []string{"fault = missing-symbol:ncclBroadcast"}, func(g *group) {
+			g.spec.Steps[0].Collective = rcclx.Broadcast
+		}, rank.CodeSymbolMissing, StepPreconditions, "ncclBroadcast, which Broadcast needs"},
+		{"no in-place form", nil, func(g *group) {
+			g.spec.Steps[0].Collective, g.spec.Steps[0].Placement = rcclx.AllToAll, rcclx.InPlace
+		}, rank.CodeBadSpec, StepPreconditions, "no in-place form"},
+		{"unknown placement", nil, func(g *group) { g.spec.Steps[0].Placement = "Sideways" }, rank.CodeBadSpec,
+			StepPreconditions, "Sideways"},
 		{"data that do not fit", nil, func(g *group) {
 			g.spec.Steps[0].Datatype, g.spec.Steps[0].Data = rcclx.Int8, []rcclx.Data{rcclx.DataGradients}
 		},
 			rank.CodeBadSpec, StepPreconditions, "integer"},
-		{"more bytes than 64 bits", nil, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{math.MaxInt64} }, rank.CodeInsufficientMemory, StepPreconditions, "are free"},
-		{"two ranks on one GPU", nil, func(g *group) { g.change = func(s *rank.Spec) { s.Device /= 2 } }, rank.CodeInitFailed, StepInit, "a GPU of its own"},
-		{"id cut off", nil, func(g *group) { g.rendezvous = func(id []byte) []byte { return id[:100] } }, rank.CodeBadSpec, StepInit, "100 bytes, want 128"},
-		{"no scratch variable", nil, func(g *group) { g.env = nil }, rank.CodeInitFailed, StepInit, "HSA_NO_SCRATCH_RECLAIM"},
+		{"more bytes than 64 bits", nil, func(g *group) { g.spec.Steps[0].SizesBytes = []int64{math.MaxInt64} },
+			rank.CodeInsufficientMemory, StepPreconditions, "are free"},
+		{"two ranks on one GPU", nil, func(g *group) { g.change = func(s *rank.Spec) { s.Device /= 2 } },
+			rank.CodeInitFailed, StepInit, "a GPU of its own"},
+		{"id cut off", nil, func(g *group) { g.rendezvous = func(id []byte) []byte { return id[:100] } },
+			rank.CodeBadSpec, StepInit, "100 bytes, want 128"},
+		{"no scratch variable", nil, func(g *group) { g.env = nil }, rank.CodeInitFailed, StepInit,
+			"HSA_NO_SCRATCH_RECLAIM"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,7 +100,8 @@ func TestHungRankIsReportedWithItsStep(t *testing.T) {
 			g.run(t, false)
 			for at := range g.events {
 				errs := g.of(at, rank.EventError)
-				if len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung || errs[0].Error.Step != "AllReduce BFloat16 65536 B" {
+				if len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung ||
+					errs[0].Error.Step != "AllReduce BFloat16 65536 B" {
 					t.Errorf("rank %d: %+v", at, g.events[at])
 				}
 				if !g.failed[at] {
@@ -95,7 +117,8 @@ func TestHungRankIsReportedWithItsStep(t *testing.T) {
 func TestInitDeadline(t *testing.T) {
 	var stale []byte
 	{
-		g := &group{root: node(t), env: rcclx.Environment(rcclx.FlavorRCCLXDev, rcclx.Baseline, bothPreferred), spec: newGroup("", rcclx.Baseline).spec}
+		g := &group{root: node(t), env: rcclx.Environment(rcclx.FlavorRCCLXDev, rcclx.Baseline, bothPreferred),
+			spec: newGroup("", rcclx.Baseline).spec}
 		g.spec.WorldSize = 1
 		g.run(t, true)
 		g.requireDone(t)
@@ -120,7 +143,8 @@ func TestInitDeadline(t *testing.T) {
 						continue
 					}
 					errs := g.of(at, rank.EventError)
-					if len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung || errs[0].Error.Step != StepInit || !strings.Contains(errs[0].Error.Message, "from another run") {
+					if len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung || errs[0].Error.Step != StepInit ||
+						!strings.Contains(errs[0].Error.Message, "from another run") {
 						t.Errorf("rank %d: %+v\n%s", at, g.events[at], g.outputs[at].String())
 					}
 				}
@@ -134,7 +158,8 @@ func TestDestroyDeadline(t *testing.T) {
 	g := newGroup(node(t, "fault = destroy-hang:1"), rcclx.Baseline, measure(rcclx.AllReduce, rcclx.BFloat16, 4096))
 	g.spec.WorldSize, g.spec.StepDeadline = 2, 2*time.Second
 	g.run(t, false)
-	if errs := g.of(1, rank.EventError); len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung || errs[0].Error.Step != StepDestroy {
+	if errs := g.of(1, rank.EventError); len(errs) != 1 || errs[0].Error.Code != rank.CodeRankHung ||
+		errs[0].Error.Step != StepDestroy {
 		t.Errorf("rank 1: %+v", g.events[1])
 	}
 }

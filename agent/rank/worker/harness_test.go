@@ -54,7 +54,8 @@ func node(t testing.TB, lines ...string) string {
 	for i, bus := range []string{"05", "2b", "5b", "65", "7d", "ab", "d2", "e5"} {
 		config = append(config, fmt.Sprintf("gpu.%d = 0000:%s:00.0", i, bus))
 	}
-	if err := os.WriteFile(filepath.Join(root, "simrocm.conf"), []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "simrocm.conf"), []byte(strings.Join(config, "\n")+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -142,7 +143,8 @@ func (g *group) run(t testing.TB, stopOnError bool) {
 func (g *group) start(ctx context.Context, t testing.TB, at int, dir string) (*exec.Cmd, io.WriteCloser, *os.File) {
 	t.Helper()
 	command := exec.CommandContext(ctx, os.Args[0])
-	command.Env = append(os.Environ(), asRank+"=1", "SIMROCM_ROOT="+g.root, "LD_LIBRARY_PATH="+dir, "NCCL_HOSTID=sim-node-0")
+	command.Env = append(os.Environ(), asRank+"=1", "SIMROCM_ROOT="+g.root, "LD_LIBRARY_PATH="+dir,
+		"NCCL_HOSTID=sim-node-0")
 	for _, e := range g.env {
 		command.Env = append(command.Env, e.Name+"="+e.Value)
 	}
@@ -215,15 +217,18 @@ func (g *group) firstError(t testing.TB) (int, *rank.Error) {
 	return 0, nil
 }
 
-var bothPreferred = rcclx.Settings{DDA: rcclx.DDASettings{Mode: rcclx.ModePreferred}, LowPrecision: rcclx.LowPrecisionSettings{Mode: rcclx.ModePreferred}}
+var bothPreferred = rcclx.Settings{DDA: rcclx.DDASettings{Mode: rcclx.ModePreferred},
+	LowPrecision: rcclx.LowPrecisionSettings{Mode: rcclx.ModePreferred}}
 
 func newGroup(root string, v rcclx.Variant, steps ...rank.Step) *group {
-	return &group{root: root, env: rcclx.Environment(rcclx.FlavorRCCLXDev, v, bothPreferred), spec: rank.Spec{Node: "sim-node-0", Variant: v,
-		WorldSize: 8, Nodes: 1, Settings: bothPreferred, Steps: steps, InitDeadline: 30 * time.Second, StepDeadline: 30 * time.Second}}
+	return &group{root: root, env: rcclx.Environment(rcclx.FlavorRCCLXDev, v, bothPreferred),
+		spec: rank.Spec{Node: "sim-node-0", Variant: v, WorldSize: 8, Nodes: 1, Settings: bothPreferred, Steps: steps,
+			InitDeadline: 30 * time.Second, StepDeadline: 30 * time.Second}}
 }
 
 func measure(c rcclx.Collective, d rcclx.Datatype, sizes ...int64) rank.Step {
-	return rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, SizesBytes: sizes, WarmupIterations: 2, Iterations: 5}
+	return rank.Step{Kind: rank.StepMeasure, Collective: c, Datatype: d, SizesBytes: sizes,
+		WarmupIterations: 2, Iterations: 5}
 }
 
 func (g *group) requireDone(t *testing.T) {

@@ -35,17 +35,20 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 			g.requireDone(t)
 			for at := range g.events {
 				loaded := g.of(at, rank.EventLoaded)
-				if len(loaded) != 1 || loaded[0].Library.Flavor != rcclx.FlavorSimulated || loaded[0].Library.Gates() != rcclx.FlavorRCCLXDev ||
-					loaded[0].Library.BuildHash == "" || loaded[0].Library.PCIAddress == "" || loaded[0].Library.FreeMemoryBytes == 0 {
+				if len(loaded) != 1 || loaded[0].Library.Flavor != rcclx.FlavorSimulated ||
+					loaded[0].Library.Gates() != rcclx.FlavorRCCLXDev || loaded[0].Library.BuildHash == "" ||
+					loaded[0].Library.PCIAddress == "" || loaded[0].Library.FreeMemoryBytes == 0 {
 					t.Fatalf("rank %d loaded %+v", at, loaded)
 				}
 				starts, measured := g.of(at, rank.EventStepStart), g.of(at, rank.EventMeasured)
 				if len(starts) != want || len(measured) != want {
-					t.Fatalf("rank %d: %d starts and %d measurements, want %d of each", at, len(starts), len(measured), want)
+					t.Fatalf("rank %d: %d starts and %d measurements, want %d of each",
+						at, len(starts), len(measured), want)
 				}
 				for i, e := range measured {
 					m := e.Measurement
-					if *starts[i].At != *e.At || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 || m.Checks[0].CheckedElements == 0 {
+					if *starts[i].At != *e.At || m.Latency.MedianNanoseconds <= 0 || m.Latency.Repeats != 5 ||
+						m.Checks[0].CheckedElements == 0 {
 						t.Errorf("rank %d: %+v", at, m)
 					}
 					if m.Checks[0].WrongElements != 0 {
@@ -53,10 +56,12 @@ func TestVariantsOverRealProcesses(t *testing.T) {
 					}
 					quantised := v == rcclx.LowPrecision && m.SizeBytes == large
 					if (m.Checks[0].MaxRelativeErrorPPM > 0) != quantised {
-						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v", at, e.At.String(), m.Checks[0].MaxRelativeErrorPPM, quantised)
+						t.Errorf("rank %d %s: relative error %d ppm, quantised should be %v",
+							at, e.At.String(), m.Checks[0].MaxRelativeErrorPPM, quantised)
 					}
 					if m.Collective == rcclx.AllReduce && m.ExpectedPath != paths[v][m.SizeBytes] {
-						t.Errorf("rank %d %s: path %s, want %s", at, e.At.String(), m.ExpectedPath, paths[v][m.SizeBytes])
+						t.Errorf("rank %d %s: path %s, want %s",
+							at, e.At.String(), m.ExpectedPath, paths[v][m.SizeBytes])
 					}
 				}
 			}
@@ -76,11 +81,13 @@ func TestMeasurements(t *testing.T) {
 	g.run(t, true)
 	g.requireDone(t)
 	for at := range g.events {
-		if library := g.of(at, rank.EventLoaded)[0].Library; len(library.SettingsHash) != 16 || library.SettingsHash != g.of(0, rank.EventLoaded)[0].Library.SettingsHash {
+		if library := g.of(at, rank.EventLoaded)[0].Library; len(library.SettingsHash) != 16 ||
+			library.SettingsHash != g.of(0, rank.EventLoaded)[0].Library.SettingsHash {
 			t.Errorf("rank %d has the settings %q", at, library.SettingsHash)
 		}
 		measured := g.of(at, rank.EventMeasured)
-		names := []string{"AllReduce Float8E4M3 100003 B in place", "AllToAllv Float16 100003 B", "Broadcast Int8 100003 B", "SendRecv Float64 100003 B"}
+		names := []string{"AllReduce Float8E4M3 100003 B in place", "AllToAllv Float16 100003 B",
+			"Broadcast Int8 100003 B", "SendRecv Float64 100003 B"}
 		counts := []int64{100003, 16667, 100003, 12500}
 		for i, e := range measured {
 			m := e.Measurement
@@ -91,7 +98,9 @@ func TestMeasurements(t *testing.T) {
 			case 1:
 				checks = data.Data
 			}
-			if e.At.String() != names[i] || m.Placement != placement || m.SizeBytes != 100003 || m.CountElements != counts[i] || m.LaunchNanoseconds <= 0 || len(m.Checks) != len(checks) || m.Wrong() != 0 {
+			if e.At.String() != names[i] || m.Placement != placement || m.SizeBytes != 100003 ||
+				m.CountElements != counts[i] || m.LaunchNanoseconds <= 0 ||
+				len(m.Checks) != len(checks) || m.Wrong() != 0 {
 				t.Fatalf("rank %d: %s %+v", at, e.At.String(), m)
 			}
 			for j, check := range m.Checks {
@@ -118,7 +127,8 @@ func TestHazardIsFlagged(t *testing.T) {
 	for at := range g.events {
 		for i, e := range g.of(at, rank.EventMeasured) {
 			hazard := i < len(sizes)-1
-			if m := e.Measurement; (m.Hazard != "") != hazard || m.ExpectedPath != rcclx.PathLowPrecision || (m.Wrong() > 0) != hazard {
+			if m := e.Measurement; (m.Hazard != "") != hazard || m.ExpectedPath != rcclx.PathLowPrecision ||
+				(m.Wrong() > 0) != hazard {
 				t.Errorf("rank %d, %d elements: hazard %q, %+v", at, m.CountElements, m.Hazard, m.Checks)
 			}
 		}

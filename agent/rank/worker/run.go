@@ -155,7 +155,8 @@ func validate(s rank.Spec) error {
 	case s.Device < 0:
 		return fmt.Errorf("device %d: it must not be negative", s.Device)
 	case s.InitDeadline <= 0 || s.StepDeadline <= 0:
-		return fmt.Errorf("init deadline %s and step deadline %s: both must be over zero", s.InitDeadline, s.StepDeadline)
+		return fmt.Errorf("init deadline %s and step deadline %s: both must be over zero",
+			s.InitDeadline, s.StepDeadline)
 	}
 	return validateSteps(s)
 }
@@ -172,7 +173,8 @@ func validateSteps(s rank.Spec) error {
 			return fmt.Errorf("step %d has the unknown kind %q: use Measure or PairProbe", i, step.Kind)
 		}
 		if step.Iterations < 1 || step.WarmupIterations < 0 {
-			return fmt.Errorf("step %d has %d iterations after %d of warm-up: give at least 1 and 0", i, step.Iterations, step.WarmupIterations)
+			return fmt.Errorf("step %d has %d iterations after %d of warm-up: give at least 1 and 0",
+				i, step.Iterations, step.WarmupIterations)
 		}
 		for _, size := range step.SizesBytes {
 			if _, err := rcclx.ShapeOf(c, d, size, s.WorldSize); err != nil {
@@ -253,8 +255,8 @@ func (w *worker) load() error {
 	case err != nil:
 		return err
 	case w.spec.Device >= devices:
-		return &preconditionError{fmt.Sprintf("device %d is asked for, and the runtime sees %d devices: each rank needs a GPU of its own; "+
-			"set neither HIP_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES", w.spec.Device, devices)}
+		return &preconditionError{fmt.Sprintf("device %d is asked for, and the runtime sees %d devices: each rank "+
+			"needs a GPU of its own; set neither HIP_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES", w.spec.Device, devices)}
 	}
 	return nil
 }
@@ -262,8 +264,9 @@ func (w *worker) load() error {
 // prepare checks what must hold before ranks join, and allocates the buffers.
 func (w *worker) prepare() error {
 	if want := w.spec.PCIAddress; want != "" && !strings.EqualFold(want, w.info.PCIAddress) {
-		return &preconditionError{fmt.Sprintf("DeviceMismatch: device %d is at PCI address %s, expected %s: the device order of the runtime and "+
-			"of the node's facts differ; check HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES", w.spec.Device, w.info.PCIAddress, want)}
+		return &preconditionError{fmt.Sprintf("DeviceMismatch: device %d is at PCI address %s, expected %s: "+
+			"the device order of the runtime and of the node's facts differ; check HIP_VISIBLE_DEVICES and "+
+			"ROCR_VISIBLE_DEVICES", w.spec.Device, w.info.PCIAddress, want)}
 	}
 	devices, err := w.lib.Runtime.DeviceCount()
 	if err != nil {
@@ -274,8 +277,9 @@ func (w *worker) prepare() error {
 	gates := w.info.Gates()
 	if w.spec.Variant == rcclx.DDA && gates == rcclx.FlavorRCCLXDev && w.spec.Nodes == 1 && w.spec.WorldSize == 8 &&
 		(w.spec.Device != w.spec.Rank || devices < w.spec.WorldSize) {
-		return &preconditionError{fmt.Sprintf("DDA of %s needs rank %d on device ordinal %d with all %d devices visible; it is on %d of %d devices, "+
-			"and the library would abort: give every rank all GPUs of the node", gates, w.spec.Rank, w.spec.Rank, w.spec.WorldSize, w.spec.Device, devices)}
+		return &preconditionError{fmt.Sprintf("DDA of %s needs rank %d on device ordinal %d with all %d devices "+
+			"visible; it is on %d of %d devices, and the library would abort: give every rank all GPUs of the node",
+			gates, w.spec.Rank, w.spec.Rank, w.spec.WorldSize, w.spec.Device, devices)}
 	}
 	for i, step := range w.spec.Steps {
 		if step.Kind != rank.StepMeasure {
@@ -288,7 +292,8 @@ func (w *worker) prepare() error {
 	if w.engine, err = engine.NewEngine(w.lib, w.spec.Rank, w.spec.WorldSize, w.clock); err != nil {
 		return err
 	}
-	return w.engine.Allocate(rcclx.MemoryNeed(gates, w.spec.Variant, w.spec.Settings, w.spec.WorldSize, rank.MemoryCalls(w.spec.Steps)))
+	return w.engine.Allocate(rcclx.MemoryNeed(gates, w.spec.Variant, w.spec.Settings, w.spec.WorldSize,
+		rank.MemoryCalls(w.spec.Steps)))
 }
 
 // rendezvous gives the id of the communicator: rank 0 makes it, the others are told.
@@ -350,9 +355,11 @@ func (w *worker) measure(step rank.Step, size int64) error {
 	call := rcclx.Call{Collective: step.Collective, Datatype: step.Datatype, Op: "Sum", SizeBytes: size,
 		Ranks: w.spec.WorldSize, Nodes: w.spec.Nodes, GFX: rcclx.GFXOf(w.info.DeviceName)}
 	path, _ := rcclx.ExpectedPath(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)
-	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size, WarmupIterations: step.WarmupIterations,
-		Iterations: step.Iterations, Data: step.Data, Variant: w.spec.Variant, Path: path, Slowest: w.spec.Nodes > 1, Deadline: engineDeadline(w.spec.StepDeadline)}
-	at := &rank.Position{Kind: step.Kind, Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement, SizeBytes: size}
+	request := engine.MeasureRequest{Collective: step.Collective, Datatype: step.Datatype, Placement: step.Placement,
+		SizeBytes: size, WarmupIterations: step.WarmupIterations, Iterations: step.Iterations, Data: step.Data,
+		Variant: w.spec.Variant, Path: path, Slowest: w.spec.Nodes > 1, Deadline: engineDeadline(w.spec.StepDeadline)}
+	at := &rank.Position{Kind: step.Kind, Collective: step.Collective, Datatype: step.Datatype,
+		Placement: step.Placement, SizeBytes: size}
 	w.start(at)
 	result, err := w.engine.Measure(request)
 	if err != nil {
@@ -363,10 +370,12 @@ func (w *worker) measure(step rank.Step, size int64) error {
 	if placement == "" {
 		placement = rcclx.OutOfPlace
 	}
-	w.events.send(rank.Event{Kind: rank.EventMeasured, At: at, Measurement: &rank.Measurement{Collective: step.Collective,
-		Datatype: step.Datatype, Placement: placement, SizeBytes: size, CountElements: result.Shape.CountElements, Latency: result.Latency,
-		LaunchNanoseconds: result.LaunchNanoseconds, SlowestNanoseconds: result.SlowestNanoseconds, Checks: result.Checks, ExpectedPath: path,
-		Hazard: rcclx.Hazard(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)}})
+	w.events.send(rank.Event{Kind: rank.EventMeasured, At: at,
+		Measurement: &rank.Measurement{Collective: step.Collective,
+			Datatype: step.Datatype, Placement: placement, SizeBytes: size, CountElements: result.Shape.CountElements,
+			Latency: result.Latency, LaunchNanoseconds: result.LaunchNanoseconds,
+			SlowestNanoseconds: result.SlowestNanoseconds, Checks: result.Checks, ExpectedPath: path,
+			Hazard: rcclx.Hazard(w.info.Gates(), w.spec.Variant, w.spec.Settings, call)}})
 	return nil
 }
 
@@ -378,13 +387,14 @@ func (w *worker) probePairs(step rank.Step, size int64) error {
 		}
 		at := &rank.Position{Kind: step.Kind, SizeBytes: size, Peer: peer}
 		w.start(at)
-		result, err := w.engine.MeasurePair(peer, engine.PairRequest{SizeBytes: size, WarmupIterations: step.WarmupIterations,
-			Iterations: step.Iterations, Deadline: engineDeadline(w.spec.StepDeadline)})
+		result, err := w.engine.MeasurePair(peer,
+			engine.PairRequest{SizeBytes: size, WarmupIterations: step.WarmupIterations,
+				Iterations: step.Iterations, Deadline: engineDeadline(w.spec.StepDeadline)})
 		if err != nil {
 			return &stepError{at.String(), err}
 		}
-		w.events.send(rank.Event{Kind: rank.EventPairMeasured, At: at, Pair: &rank.PairMeasurement{Peer: peer, SizeBytes: size,
-			BandwidthMBps: result.BandwidthMBps, WrongElements: result.Check.WrongElements}})
+		w.events.send(rank.Event{Kind: rank.EventPairMeasured, At: at, Pair: &rank.PairMeasurement{Peer: peer,
+			SizeBytes: size, BandwidthMBps: result.BandwidthMBps, WrongElements: result.Check.WrongElements}})
 	}
 	return nil
 }

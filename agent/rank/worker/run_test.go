@@ -15,21 +15,28 @@ import (
 )
 
 func TestBadSpecs(t *testing.T) {
-	good := `{"node":"n","worldSize":8,"nodes":1,"initDeadlineNanoseconds":1000000000,"stepDeadlineNanoseconds":1000000000,"steps":%s}`
+	good :=
+		`{"node":"n","worldSize":8,"nodes":1,"initDeadlineNanoseconds":1000000000,"stepDeadlineNanoseconds":1000000000,"steps":%s}`
 	steps := func(s string) string { return strings.Replace(good, "%s", s, 1) }
 	for name, tt := range map[string]struct{ line, message string }{
-		"nothing":            {"", "ended its output"},
-		"not JSON":           {"hello", "not a spec"},
-		"rank out of range":  {`{"rank":8,"worldSize":8,"nodes":1}`, "rank 8 of 8"},
-		"negative world":     {`{"worldSize":-1}`, "-1 ranks"},
-		"no node":            {`{"worldSize":8}`, "0 nodes"},
-		"negative device":    {`{"worldSize":8,"nodes":1,"device":-1}`, "device -1"},
-		"no deadline":        {`{"worldSize":8,"nodes":1}`, "deadline"},
-		"unknown step":       {steps(`[{"kind":"Dance"}]`), `"Dance"`},
-		"no iterations":      {steps(`[{"kind":"Measure","collective":"AllReduce","datatype":"Float32","sizesBytes":[1024]}]`), "iterations"},
-		"unknown collective": {steps(`[{"kind":"Measure","collective":"Gather","datatype":"Float32","sizesBytes":[1024],"iterations":1}]`), "Gather"},
-		"unknown datatype":   {steps(`[{"kind":"Measure","collective":"AllReduce","datatype":"Uint8","sizesBytes":[1024],"iterations":1}]`), "Uint8"},
-		"too long a line":    {strings.Repeat("x", maxLineBytes+1), "too long"},
+		"nothing":           {"", "ended its output"},
+		"not JSON":          {"hello", "not a spec"},
+		"rank out of range": {`{"rank":8,"worldSize":8,"nodes":1}`, "rank 8 of 8"},
+		"negative world":    {`{"worldSize":-1}`, "-1 ranks"},
+		"no node":           {`{"worldSize":8}`, "0 nodes"},
+		"negative device":   {`{"worldSize":8,"nodes":1,"device":-1}`, "device -1"},
+		"no deadline":       {`{"worldSize":8,"nodes":1}`, "deadline"},
+		"unknown step":      {steps(`[{"kind":"Dance"}]`), `"Dance"`},
+		"no iterations": {
+			steps(`[{"kind":"Measure","collective":"AllReduce","datatype":"Float32","sizesBytes":[1024]}]`),
+			"iterations"},
+		"unknown collective": {
+			steps(`[{"kind":"Measure","collective":"Gather","datatype":"Float32","sizesBytes":[1024],"iterations":1}]`),
+			"Gather"},
+		"unknown datatype": {steps(
+			`[{"kind":"Measure","collective":"AllReduce","datatype":"Uint8","sizesBytes":[1024],"iterations":1}]`),
+			"Uint8"},
+		"too long a line": {strings.Repeat("x", maxLineBytes+1), "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -40,7 +47,8 @@ func TestBadSpecs(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &e); err != nil {
 				t.Fatalf("event %q: %v", out.String(), err)
 			}
-			if e.Kind != rank.EventError || e.Error == nil || e.Error.Code != rank.CodeBadSpec || !strings.Contains(e.Error.Message, tt.message) {
+			if e.Kind != rank.EventError || e.Error == nil || e.Error.Code != rank.CodeBadSpec ||
+				!strings.Contains(e.Error.Message, tt.message) {
 				t.Errorf("event %+v %+v, want BadSpec with %q", e, e.Error, tt.message)
 			}
 		})

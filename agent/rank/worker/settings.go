@@ -21,8 +21,10 @@ var settingPrefixes = []string{"RCCL_", "NCCL_", "HSA_"}
 // ownSettings are variables that ranks may differ in: they say where a rank is or what it logs, not which algorithm it
 // takes. NCCL_CONF_FILE and NCCL_TUNER_CONFIG_FILE are not compared, what the files say is.
 var ownSettings = []string{
-	"NCCL_CONF_FILE", envTunerFile, "NCCL_HOSTID", "NCCL_COMM_ID", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME", "NCCL_IB_HCA",
-	"NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_TOPO_DUMP_FILE_RANK", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR",
+	"NCCL_CONF_FILE", envTunerFile, "NCCL_HOSTID", "NCCL_COMM_ID", "NCCL_SOCKET_IFNAME",
+	"NCCL_OOB_NET_IFNAME", "NCCL_IB_HCA",
+	"NCCL_IB_GID_INDEX", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_TOPO_DUMP_FILE_RANK", "NCCL_GRAPH_DUMP_FILE",
+	"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR",
 }
 
 // envTunerFile names a table of algorithms, protocols and channels by size; a file that is not there is no table

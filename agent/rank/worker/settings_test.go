@@ -29,9 +29,11 @@ func TestSettingsHash(t *testing.T) {
 	}
 	base := hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree")
 	same := map[string]string{
-		"order":          hash(rcclx.FlavorRCCLXDev, "", "NCCL_ALGO=Tree", "RCCL_DDA_NRANKS=8"),
-		"other programs": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "PATH=/usr/bin", "NCCL_ALGO=Tree", "SIMROCM_ROOT=/x"),
-		"own to a rank":  hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_HOSTID=a", "NCCL_DEBUG=INFO", "NCCL_ALGO=Tree"),
+		"order": hash(rcclx.FlavorRCCLXDev, "", "NCCL_ALGO=Tree", "RCCL_DDA_NRANKS=8"),
+		"other programs": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "PATH=/usr/bin", "NCCL_ALGO=Tree",
+			"SIMROCM_ROOT=/x"),
+		"own to a rank": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_HOSTID=a", "NCCL_DEBUG=INFO",
+			"NCCL_ALGO=Tree"),
 		"from the file":  hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_PROTO=LL"),
 		"a file named":   hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_CONF_FILE=/conf"),
 		"a file missing": hash(rcclx.FlavorRCCLXDev, "/nowhere", "RCCL_DDA_NRANKS=8"),
@@ -47,9 +49,11 @@ func TestSettingsHash(t *testing.T) {
 		t.Error("a tuner's table is not compared by what it says")
 	}
 	different := map[string]string{
-		"a tuner's table":   hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree", "NCCL_TUNER_CONFIG_FILE=/a.csv"),
-		"value":             hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=0", "NCCL_ALGO=Tree"),
-		"one more":          hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree", "HSA_NO_SCRATCH_RECLAIM=1"),
+		"a tuner's table": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree",
+			"NCCL_TUNER_CONFIG_FILE=/a.csv"),
+		"value": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=0", "NCCL_ALGO=Tree"),
+		"one more": hash(rcclx.FlavorRCCLXDev, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree",
+			"HSA_NO_SCRATCH_RECLAIM=1"),
 		"one less":          hash(rcclx.FlavorRCCLXDev, "", "NCCL_ALGO=Tree"),
 		"a user's file":     hash(rcclx.FlavorRCCLXDev, "/person", "RCCL_DDA_NRANKS=8"),
 		"another flavor":    hash(rcclx.FlavorNCCL, "", "RCCL_DDA_NRANKS=8", "NCCL_ALGO=Tree"),

@@ -43,7 +43,8 @@ func largeInputs(tb testing.TB, bytes int) map[string]string {
 	}
 	entries := make([]string, 0, bytes/100)
 	for i := range bytes / 200 {
-		entries = append(entries, strings.Replace(entry("AllReduce", "float", "sum", "0", "0"), `"numCycle":0`, fmt.Sprintf(`"numCycle":%d`, i), 1))
+		entries = append(entries, strings.Replace(entry("AllReduce", "float", "sum", "0", "0"), `"numCycle":0`,
+			fmt.Sprintf(`"numCycle":%d`, i), 1))
 	}
 	return map[string]string{
 		"runs":       repeat(text),

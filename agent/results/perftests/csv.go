@@ -18,7 +18,8 @@ const csvTail = 7
 // Lines of rccl-tests' CSV (-Z csv), which prefixes may stand before. What begins as a record does, and is none, is a
 // part of one: a log's line has a space before its first comma.
 var (
-	csvHeader = regexp.MustCompile(`(?i)(?:numCycle, *)?(?:name|collective), *(?:\w+, *)*size, *type, *redop, *inplace, *time,`)
+	csvHeader = regexp.MustCompile(
+		`(?i)(?:numCycle, *)?(?:name|collective), *(?:\w+, *)*size, *type, *redop, *inplace, *time,`)
 	csvRecord = regexp.MustCompile(`(?:\d+, *)?"?[A-Za-z]\w*"?(?:, *\d+){2,}, *"?[a-z]\w*"?,`)
 	csvPart   = regexp.MustCompile(`^\s*[^\s,]*,`)
 )
@@ -48,7 +49,9 @@ func parseCSV(data []byte, o Options) ([]results.Report, error) {
 		}
 		e, err := csvEntry(record)
 		if err != nil {
-			failure = &results.Failure{Kind: "CutOff", Message: fmt.Sprintf("line %d of the CSV is no result (%v): the file was cut or damaged after %s", number, err, count(x.n, "result", "results"))}
+			failure = &results.Failure{Kind: "CutOff",
+				Message: fmt.Sprintf("line %d of the CSV is no result (%v): the file was cut or damaged after %s",
+					number, err, count(x.n, "result", "results"))}
 			return nil
 		}
 		if x.n++; x.n > maxResults {

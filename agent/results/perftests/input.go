@@ -153,12 +153,14 @@ var forms = []form{
 	{"program", "Collective test starting", regexp.MustCompile(`Collective test starting: (\S+)`)},
 	{"parameters", "nThread", regexp.MustCompile(`nThread:? \d+ nGpus:? \d+ minBytes.*$`)},
 	{"build", "rccl-tests: Version", regexp.MustCompile(`rccl-tests: Version (\S+)`)},
-	{"device", " device ", regexp.MustCompile(`Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*)$`)},
+	{"device", " device ", regexp.MustCompile(
+		`Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([^\]]*)\]\s*(.*)$`)},
 	{"header", "algbw", regexp.MustCompile(`size\s+count\s+type\s+(?:redop\s+)?(?:root\s+)?(?:cpu)?time\s.*$`)},
 	// first is nccl-tests' of 2017 and 2018 (PrintHeader of each program), which prints milliseconds.
 	{"first", "bytes", regexp.MustCompile(`bytes\s+N\s+type\s+(op\s+)?(root\s+)?time\s+algbw`)},
 	{"placements", "-place", regexp.MustCompile(`((?:out-of-place|in-place)(?:\s+\(\+ per-iteration\))?\s*)+$`)},
-	{"bounds", "Out of bounds values", regexp.MustCompile(`Out of bounds values\s*:\s*(?:(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(\w*))?`)},
+	{"bounds", "Out of bounds values",
+		regexp.MustCompile(`Out of bounds values\s*:\s*(?:(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(\w*))?`)},
 	{"bandwidth", "Avg bus bandwidth", regexp.MustCompile(`Avg bus bandwidth\s*:\s*(\S*)\s*(\w*)`)},
 	{"end", "Collective test concluded", regexp.MustCompile(`Collective test concluded`)},
 	{"reduced", "Reducing maxBytes", regexp.MustCompile(`Reducing maxBytes to (\d+) due to memory limitation`)},
@@ -209,7 +211,8 @@ func recognise(line string) (found, bool) {
 		}
 		before := strings.TrimSpace(line[:at[0]])
 		prefix := strings.TrimSpace(strings.TrimRight(before, "#"))
-		return found{f.name, parts, prefix, strings.TrimSpace(line[at[0]:]), prefix != before || parts[0][0] == '#' || f.name == "build"}, true
+		return found{f.name, parts, prefix, strings.TrimSpace(line[at[0]:]), prefix != before || parts[0][0] == '#' ||
+			f.name == "build"}, true
 	}
 	return found{}, false
 }

@@ -50,7 +50,8 @@ func parseJSON(data []byte, o Options) ([]results.Report, error) {
 			}
 			rest = rest[d.InputOffset():]
 			continue
-		} else if err != nil && loose.n > 0 && bytes.HasPrefix(rest, []byte(`{`)) && !bytes.Contains(rest, []byte("\n{")) {
+		} else if err != nil && loose.n > 0 && bytes.HasPrefix(rest, []byte(`{`)) &&
+			!bytes.Contains(rest, []byte("\n{")) {
 			flush(cutOffJSON(err, loose.n))
 			break
 		}
@@ -72,7 +73,8 @@ func parseJSON(data []byte, o Options) ([]results.Report, error) {
 }
 
 // entryLine is how a line of rccl-tests' -Z json begins, or nccl-tests' object (-J), behind a prefix.
-var entryLine = regexp.MustCompile(`(?i)(?:\[ *)?\{ *(?:"numCycle" *: *\d|"(?:name|collective)" *: *"\w+" *, *"(?:nodes|ranks|gpus)" *:|"version" *: *\d+ *, *"start_time" *:)`)
+var entryLine = regexp.MustCompile(
+	`(?i)(?:\[ *)?\{ *(?:"numCycle" *: *\d|"(?:name|collective)" *: *"\w+" *, *"(?:nodes|ranks|gpus)" *:|"version" *: *\d+ *, *"start_time" *:)`)
 
 // parseLoggedJSON reads in a log the lines of rccl-tests' -Z json, one a result, and of nccl-tests' -J, one an object;
 // there is neither a report nor an error where it has none.
@@ -151,7 +153,8 @@ func parseDocument(data []byte, first int64, o Options) ([]results.Report, int, 
 func warnCollective(r *results.Report, asked rcclx.Collective) {
 	other := func(x results.Result) bool { return asked != "" && x.Collective != asked }
 	if i := slices.IndexFunc(r.Results, other); i >= 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("--collective %s is not used: the file says that it is %s", asked, r.Results[i].Collective))
+		r.Warnings = append(r.Warnings,
+			fmt.Sprintf("--collective %s is not used: the file says that it is %s", asked, r.Results[i].Collective))
 	}
 }
 
@@ -166,7 +169,8 @@ func cutOffJSON(err error, rows int) *results.Failure {
 	} else if !errors.Is(err, errNoEnd) {
 		why = "the file was damaged, or a version wrote it that is not known here"
 	}
-	return &results.Failure{Kind: "CutOff", Message: fmt.Sprintf("the JSON ends or breaks after %s (%v): %s", count(rows, "result", "results"), err, why)}
+	return &results.Failure{Kind: "CutOff",
+		Message: fmt.Sprintf("the JSON ends or breaks after %s (%v): %s", count(rows, "result", "results"), err, why)}
 }
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
@@ -178,8 +182,8 @@ type rcclEntry struct {
 	Name       string `json:"name"`
 	Collective string `json:"collective"` // name, in older builds
 	Nodes      int    `json:"nodes"`
-	// Ranks are processes in all, RanksPerNode those of the communicator, for which the program takes a node's; of a build
-	// without MPI neither is there, and GPUs is the communicator's.
+	// Ranks are processes in all, RanksPerNode those of the communicator, for which the program takes a node's; of a
+	// build without MPI neither is there, and GPUs is the communicator's.
 	Ranks        int             `json:"ranks"`
 	RanksPerNode int             `json:"ranksPerNode"`
 	GPUsPerRank  int             `json:"gpusPerRank"`
@@ -204,7 +208,8 @@ func (e rcclEntry) communicatorRanks(c rcclx.Collective) int {
 	}
 	per := max(e.GPUsPerRank, 1)
 	for _, n := range []int{e.RanksPerNode * per, e.Ranks * per} {
-		if f := rcclx.BusFactor(c, n); f > 0 && e.AlgBw > 0 && math.Abs(e.BusBw-f*e.AlgBw) < max(1e-3*e.AlgBw, 2*max(e.half[1], e.half[2])) {
+		if f := rcclx.BusFactor(c, n); f > 0 && e.AlgBw > 0 &&
+			math.Abs(e.BusBw-f*e.AlgBw) < max(1e-3*e.AlgBw, 2*max(e.half[1], e.half[2])) {
 			return n
 		}
 	}
@@ -346,8 +351,9 @@ func (u *run) addEntry(e rcclEntry) error {
 	if err != nil {
 		return err
 	}
-	x := row{size: *e.Size, typeName: e.Type, redop: e.RedOp, placement: placementOf(e.InPlace != 0), wrong: wrong, checked: checked,
-		time: number{*e.Time, cmp.Or(e.half[0], jsonHalf)}, alg: number{e.AlgBw, cmp.Or(e.half[1], jsonHalf)}, bus: number{e.BusBw, cmp.Or(e.half[2], jsonHalf)}}
+	x := row{size: *e.Size, typeName: e.Type, redop: e.RedOp, placement: placementOf(e.InPlace != 0),
+		wrong: wrong, checked: checked, time: number{*e.Time, cmp.Or(e.half[0], jsonHalf)},
+		alg: number{e.AlgBw, cmp.Or(e.half[1], jsonHalf)}, bus: number{e.BusBw, cmp.Or(e.half[2], jsonHalf)}}
 	// The count is not written; the size gives it.
 	if d, err := rcclx.ParseDatatype(e.Type); err == nil && u.collective != "" && x.size > 0 {
 		shape, err := rcclx.ShapeOf(u.collective, d, x.size, max(u.report.Ranks, 1))
@@ -543,7 +549,8 @@ func (u *run) setConfig(c ncclConfig) {
 		u.report.Ranks += per
 		hosts[d.Hostname] = true
 		if per == 1 {
-			u.report.Devices = append(u.report.Devices, results.Device{Rank: len(u.report.Devices), Ordinal: d.Device, PCIAddress: d.DeviceHex, Name: d.Info})
+			u.report.Devices = append(u.report.Devices,
+				results.Device{Rank: len(u.report.Devices), Ordinal: d.Device, PCIAddress: d.DeviceHex, Name: d.Info})
 		}
 	}
 	u.report.Nodes = len(hosts)
@@ -584,8 +591,9 @@ func (u *run) addNCCL(e ncclEntry, c ncclConfig) {
 		if b.block == nil {
 			continue
 		}
-		x := row{size: *e.Size, count: *e.Count, typeName: e.Type, redop: e.RedOp, root: atoi(strings.TrimSpace(e.Root)), placement: b.placement,
-			alg: b.block.AlgBw.number(), bus: b.block.BusBw.number(), iterations: c.Iterations * max(c.AggregatedIterations, 1)}
+		x := row{size: *e.Size, count: *e.Count, typeName: e.Type, redop: e.RedOp,
+			root: atoi(strings.TrimSpace(e.Root)), placement: b.placement, alg: b.block.AlgBw.number(),
+			bus: b.block.BusBw.number(), iterations: c.Iterations * max(c.AggregatedIterations, 1)}
 		switch {
 		case b.block.Time != nil:
 			x.time = b.block.Time.number()
@@ -597,7 +605,8 @@ func (u *run) addNCCL(e ncclEntry, c ncclConfig) {
 		}
 		if i := b.iterations; i != nil {
 			x.perIteration, x.iterations = true, max(len(i.Times)-i.Skipped, 1)
-			x.min, x.max, x.p50, x.p95, x.cvPercent = i.Min.number(), i.Max.number(), i.P50.number(), i.P95.number(), i.CV.number()
+			x.min, x.max, x.p50, x.p95, x.cvPercent = i.Min.number(), i.Max.number(), i.P50.number(),
+				i.P95.number(), i.CV.number()
 		}
 		u.add(x)
 	}

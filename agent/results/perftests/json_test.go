@@ -14,18 +14,22 @@ import (
 
 // entry of rccl-tests' -Z json; the numbers are made up, but fit one another over 8 ranks.
 func entry(name, kind, redop, place, wrong string) string {
-	return `{"numCycle":0, "name":"` + name + `", "nodes":1, "ranks":8, "ranksPerNode":8, "gpusPerRank":1, "size":1048576, "type":"` + kind +
-		`", "redop":"` + redop + `", "inPlace":` + place + `, "time":41.270000, "algBw":25.407705, "busBw":44.463484, "wrong":"` + wrong + `"}`
+	return `{"numCycle":0, "name":"` + name +
+		`", "nodes":1, "ranks":8, "ranksPerNode":8, "gpusPerRank":1, "size":1048576, "type":"` + kind +
+		`", "redop":"` + redop + `", "inPlace":` + place +
+		`, "time":41.270000, "algBw":25.407705, "busBw":44.463484, "wrong":"` + wrong + `"}`
 }
 
 func TestRCCLTestsJSON(t *testing.T) {
-	text := "[\n" + entry("AllReduce", "float", "sum", "0", "0") + ",\n" + entry("AllReduce", "float", "sum", "1", "N/A") + "\n]\n"
+	text := "[\n" + entry("AllReduce", "float", "sum", "0", "0") + ",\n" +
+		entry("AllReduce", "float", "sum", "1", "N/A") + "\n]\n"
 	r := one(t, text, Options{})
 	if r.Source != results.SourceRCCLTests || r.Ranks != 8 || r.Nodes != 1 || r.Failure != nil || len(r.Results) != 2 {
 		t.Fatalf("%+v", r)
 	}
 	x := r.Results[0]
-	if x.Collective != rcclx.AllReduce || x.Datatype != rcclx.Float32 || x.CountElements != 262144 || x.Latency.MedianNanoseconds != 0 || x.MeanLatencyNanoseconds != 41270 || x.BusBandwidthMBps != 44463.484 {
+	if x.Collective != rcclx.AllReduce || x.Datatype != rcclx.Float32 || x.CountElements != 262144 ||
+		x.Latency.MedianNanoseconds != 0 || x.MeanLatencyNanoseconds != 41270 || x.BusBandwidthMBps != 44463.484 {
 		t.Errorf("%+v", x)
 	}
 	if _, checked := r.Results[1].Wrong(); checked || r.Results[1].Placement != rcclx.InPlace {
@@ -45,7 +49,8 @@ func TestRCCLTestsJSONRanks(t *testing.T) {
 		"no MPI":              {`"gpus":8`, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := "[" + strings.Replace(entry("AllReduce", "float", "sum", "0", "0"), `"nodes":1, "ranks":8, "ranksPerNode":8, "gpusPerRank":1`, tc.counts, 1) + "]"
+			text := "[" + strings.Replace(entry("AllReduce", "float", "sum", "0", "0"),
+				`"nodes":1, "ranks":8, "ranksPerNode":8, "gpusPerRank":1`, tc.counts, 1) + "]"
 			if r := one(t, text, Options{}); r.Ranks != tc.ranks || len(r.Warnings) != 0 {
 				t.Errorf("%d ranks, expected %d; %q", r.Ranks, tc.ranks, r.Warnings)
 			}
@@ -54,14 +59,16 @@ func TestRCCLTestsJSONRanks(t *testing.T) {
 }
 
 func TestRCCLTestsJSONCut(t *testing.T) {
-	text := "[\n" + entry("AllReduce", "float", "sum", "0", "0") + ",\n" + entry("AllReduce", "float", "sum", "1", "0") + "\n]\n"
+	text := "[\n" + entry("AllReduce", "float", "sum", "0", "0") + ",\n" +
+		entry("AllReduce", "float", "sum", "1", "0") + "\n]\n"
 	for _, at := range []int{len(text) - 2, len(text) - 20, strings.Index(text, ",\n{") + 1} {
 		r := one(t, text[:at], Options{})
 		if r.Failure == nil || len(r.Results) < 1 {
 			t.Errorf("cut at %d of %d: failure %v, %d results", at, len(text), r.Failure, len(r.Results))
 		}
 	}
-	for _, bad := range []string{"[", "[]", "[{}]", `[{"name":"AllReduce"}]`, `[1,2]`, "[" + entry("AllReduce", "float", "sum", "0", "many") + "]", "{", "{}", `{"a":1}`, "[{"} {
+	for _, bad := range []string{"[", "[]", "[{}]", `[{"name":"AllReduce"}]`, `[1,2]`,
+		"[" + entry("AllReduce", "float", "sum", "0", "many") + "]", "{", "{}", `{"a":1}`, "[{"} {
 		if reports, err := Parse("in", strings.NewReader(bad), Options{Format: JSON}); err == nil {
 			t.Errorf("%s: %+v", bad, reports)
 		}
@@ -69,9 +76,11 @@ func TestRCCLTestsJSONCut(t *testing.T) {
 }
 
 func TestRCCLTestsJSONLeftOut(t *testing.T) {
-	text := "[" + strings.Join([]string{entry("Gather", "float", "none", "0", "0"), entry("AllReduce", "uint8", "sum", "0", "0"), entry("AllReduce", "float", "sum", "0", "0")}, ",") + "]"
+	text := "[" + strings.Join([]string{entry("Gather", "float", "none", "0", "0"),
+		entry("AllReduce", "uint8", "sum", "0", "0"), entry("AllReduce", "float", "sum", "0", "0")}, ",") + "]"
 	reports := parse(t, text, Options{})
-	if len(reports) != 2 || len(reports[0].Results) != 0 || !warned(reports[0], "the collective of Gather is not known") || len(reports[1].Results) != 1 ||
+	if len(reports) != 2 || len(reports[0].Results) != 0 ||
+		!warned(reports[0], "the collective of Gather is not known") || len(reports[1].Results) != 1 ||
 		!warned(reports[1], `datatype "uint8"`) {
 		t.Errorf("%+v", reports)
 	}
@@ -84,18 +93,21 @@ func ncclObject(result string) string {
 		`"validation":1,"graph":0,"devices":[{"rank":0,"group":0,"pid":1,"hostname":"a","device":0,"device_hex":"0000:01:00","device_info":"X"},` +
 		`{"rank":2,"group":0,"pid":2,"hostname":"b","device":0,"device_hex":"0000:01:00","device_info":"X"},` +
 		`{"rank":0,"group":1,"pid":3,"hostname":"c","device":0,"device_hex":"0000:01:00","device_info":"X"}]},` +
-		`"results":[` + result + `],"out_of_bounds":{"count":0,"okay":"true"},"errors":["something old"],"end_time":"2026-11-28 03:32:29"}`
+		`"results":[` + result +
+		`],"out_of_bounds":{"count":0,"okay":"true"},"errors":["something old"],"end_time":"2026-11-28 03:32:29"}`
 }
 
 func ncclResult(out, in string) string {
-	return `{"size":1048576,"count":262144,"type":"float","redop":"sum","root":"    -1","out_of_place":` + out + `,"in_place":` + in + `}`
+	return `{"size":1048576,"count":262144,"type":"float","redop":"sum","root":"    -1","out_of_place":` + out +
+		`,"in_place":` + in + `}`
 }
 
 const ncclTimes = `{"time":41.270000,"alg_bw":25.407705,"bus_bw":38.111558,"nwrong":0.000000}`
 
 func TestNCCLTestsJSON(t *testing.T) {
 	r := one(t, ncclObject(ncclResult(ncclTimes, strings.Replace(ncclTimes, "0.000000}", "null}", 1))), Options{})
-	if r.Ranks != 4 || r.Nodes != 2 || len(r.Results) != 2 || r.Failure != nil || r.Results[0].Latency.IterationsPerRepeat != 40 || len(r.Devices) != 0 {
+	if r.Ranks != 4 || r.Nodes != 2 || len(r.Results) != 2 || r.Failure != nil ||
+		r.Results[0].Latency.IterationsPerRepeat != 40 || len(r.Devices) != 0 {
 		t.Fatalf("%+v", r)
 	}
 	if _, checked := r.Results[1].Wrong(); checked {
@@ -105,23 +117,29 @@ func TestNCCLTestsJSON(t *testing.T) {
 		t.Errorf("%q", r.Warnings)
 	}
 	// A placement that was not run is null.
-	if r := one(t, ncclObject(ncclResult("null", ncclTimes)), Options{}); len(r.Results) != 1 || r.Results[0].Placement != rcclx.InPlace {
+	if r := one(t, ncclObject(ncclResult("null", ncclTimes)), Options{}); len(r.Results) != 1 ||
+		r.Results[0].Placement != rcclx.InPlace {
 		t.Errorf("%+v", r.Results)
 	}
-	if r := one(t, ncclObject(ncclResult(strings.Replace(ncclTimes, "time", "cpu_time", 1), "null")), Options{}); len(r.Results) != 0 || !warned(r, "CPU time") {
+	if r := one(t, ncclObject(ncclResult(strings.Replace(ncclTimes, "time", "cpu_time", 1), "null")),
+		Options{}); len(r.Results) != 0 || !warned(r, "CPU time") {
 		t.Errorf("%+v", r)
 	}
-	if r := one(t, ncclObject(ncclResult(strings.Replace(ncclTimes, "25.407705", `"nan"`, 1), "null")), Options{}); len(r.Results) != 0 {
+	if r := one(t, ncclObject(ncclResult(strings.Replace(ncclTimes, "25.407705", `"nan"`, 1), "null")),
+		Options{}); len(r.Results) != 0 {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestNCCLTestsJSONPerIteration(t *testing.T) {
-	result := strings.TrimSuffix(ncclResult(ncclTimes, "null"), "}") + `,"out_of_place_per_iter":{"skipped_iterations":1,"min_us":40.1,"max_us":45.2,"avg_us":41.3,` +
+	result := strings.TrimSuffix(ncclResult(ncclTimes, "null"), "}") +
+		`,"out_of_place_per_iter":{"skipped_iterations":1,"min_us":40.1,"max_us":45.2,"avg_us":41.3,` +
 		`"p50_us":41.0,"p95_us":44.0,"p99_us":45.0,"stdev_us":1.0,"cv_pct":2.5,"times_us":[60,40.1,45.2,41.0]}}`
 	r := one(t, ncclObject(result), Options{})
-	want := rcclx.LatencyStats{MedianNanoseconds: 41000, MinNanoseconds: 40100, MaxNanoseconds: 45200, P95Nanoseconds: 44000, CoefficientOfVariationPPM: 25000, Repeats: 3, IterationsPerRepeat: 1}
-	if x := r.Results[0]; x.Latency != want || x.MeanLatencyNanoseconds != 41270 || x.AlgBandwidthMBps != 25575.024 || x.MeanAlgBandwidthMBps != 25407.705 {
+	want := rcclx.LatencyStats{MedianNanoseconds: 41000, MinNanoseconds: 40100, MaxNanoseconds: 45200,
+		P95Nanoseconds: 44000, CoefficientOfVariationPPM: 25000, Repeats: 3, IterationsPerRepeat: 1}
+	if x := r.Results[0]; x.Latency != want || x.MeanLatencyNanoseconds != 41270 || x.AlgBandwidthMBps != 25575.024 ||
+		x.MeanAlgBandwidthMBps != 25407.705 {
 		t.Errorf("%+v", x)
 	}
 }
@@ -174,7 +192,8 @@ func TestOwnReports(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{"[" + entry("AllReduce", "float", "sum", "0", "0") + "]", ncclObject(ncclResult(ncclTimes, "null")), "[]", "{}", `{"results":[{"size":1,"count":1}]}`,
+	for _, s := range []string{"[" + entry("AllReduce", "float", "sum", "0", "0") + "]",
+		ncclObject(ncclResult(ncclTimes, "null")), "[]", "{}", `{"results":[{"size":1,"count":1}]}`,
 		`{"source":"agent bench","results":null}`} {
 		f.Add(s)
 	}

@@ -130,7 +130,8 @@ func (x *ownReader) report() results.Report {
 	}
 	if r.Library != nil && r.Library.Flavor == rcclx.FlavorSimulated && !r.Simulated {
 		r.Simulated = true
-		r.Warnings = append(r.Warnings, "the report says that it is not simulated, but its library is the simulated one: it is taken as simulated")
+		r.Warnings = append(r.Warnings,
+			"the report says that it is not simulated, but its library is the simulated one: it is taken as simulated")
 	}
 	if len(x.damage) > 0 {
 		x.fail(&r)

@@ -249,7 +249,8 @@ func (u *run) take(x row) {
 		u.skip("a time that is not over zero")
 		return
 	}
-	r := results.Result{Collective: u.collective, Datatype: d, Placement: x.placement, SizeBytes: x.size, CountElements: x.count}
+	r := results.Result{Collective: u.collective, Datatype: d, Placement: x.placement, SizeBytes: x.size,
+		CountElements: x.count}
 	if reduces(u.collective) {
 		if r.Op = ops[x.redop]; r.Op == "" {
 			u.skip(fmt.Sprintf("operation %q, which is not known here", x.redop))
@@ -339,7 +340,8 @@ func (u *run) finish() results.Report {
 	}
 	if u.misfits > 0 {
 		u.warn("%s %s over %s, and what was printed stands: check the collective and the number of ranks",
-			count(u.misfits, "bus bandwidth does not fit", "bus bandwidths do not fit"), u.collective, count(u.report.Ranks, "rank", "ranks"))
+			count(u.misfits, "bus bandwidth does not fit", "bus bandwidths do not fit"), u.collective,
+			count(u.report.Ranks, "rank", "ranks"))
 	}
 	unchecked := 0
 	for _, r := range u.report.Results {
@@ -355,7 +357,8 @@ func (u *run) finish() results.Report {
 		u.warn("%d of %s not checked (%s)", unchecked, count(len(u.report.Results), "result was", "results were"), why)
 	}
 	if u.report.Ranks == 1 {
-		u.warn("one rank communicates with nobody: the numbers are those of a copy. Where a launcher started several processes, build the program with MPI=1")
+		u.warn("one rank communicates with nobody: the numbers are those of a copy. Where a launcher started several " +
+			"processes, build the program with MPI=1")
 	}
 	if u.report.Results == nil {
 		u.report.Results = []results.Result{}
@@ -388,10 +391,13 @@ func (u *run) judge() {
 		u.fail("WrongData", "%s an error over the program's own limit", count(u.over, "result has", "results have"))
 	}
 	if u.wrongLeftOut > 0 {
-		u.fail("WrongData", "%s wrong elements, though left out here", count(u.wrongLeftOut, "result has", "results have"))
+		u.fail("WrongData", "%s wrong elements, though left out here",
+			count(u.wrongLeftOut, "result has", "results have"))
 	}
 	if u.bandwidth != "" {
-		u.fail("BandwidthCheckFailed", "the program's own check of the bus bandwidth failed: %s GB/s are under 90 %% of NCCL_TESTS_MIN_BW", u.bandwidth)
+		u.fail("BandwidthCheckFailed",
+			"the program's own check of the bus bandwidth failed: %s GB/s are under 90 %% of NCCL_TESTS_MIN_BW",
+			u.bandwidth)
 	}
 }
 
@@ -415,7 +421,8 @@ func (u *run) wantCounter(name string, damagedRows int) {
 	if damagedRows > 0 {
 		rows = ", and " + count(damagedRows, "row is damaged", "rows are damaged")
 	}
-	u.fail("CutOff", "%s is missing%s: the program counts there the wrong elements of all results; get the whole output", name, rows)
+	u.fail("CutOff",
+		"%s is missing%s: the program counts there the wrong elements of all results; get the whole output", name, rows)
 }
 
 func (u *run) warn(format string, args ...any) {

@@ -25,10 +25,12 @@ func TestPrefixesOfOneProcess(t *testing.T) {
 		return func(n int) string { return fmt.Sprintf(format, float64(n)*scale) }
 	}
 	for name, prefix := range map[string]func(n int) string{
-		"cat -n":          lines("%6.0f\t", 1),
-		"cat -n, srun":    lines("%6.0f\t 0: ", 1),
-		"grep -n":         lines("%.0f:", 1),
-		"ts %.s":          func(n int) string { return fmt.Sprintf("17621647%02d.%06d ", 12+123456*n/1000000, 123456*n%1000000) },
+		"cat -n":       lines("%6.0f\t", 1),
+		"cat -n, srun": lines("%6.0f\t 0: ", 1),
+		"grep -n":      lines("%.0f:", 1),
+		"ts %.s": func(n int) string {
+			return fmt.Sprintf("17621647%02d.%06d ", 12+123456*n/1000000, 123456*n%1000000)
+		},
 		"ts %s":           func(n int) string { return fmt.Sprintf("%d ", 1762164712+n/20) },
 		"seconds":         lines("%8.3f ", 0.617),
 		"seconds, a sign": lines("+%.3fs ", 0.617),
@@ -46,21 +48,25 @@ func TestPrefixesOfOneProcess(t *testing.T) {
 		"pod and counter":  lines("[pod/a-7f9c4/x] %.0f ", 1),
 		"counter, the pod": lines("%.0f [pod/a-7f9c4/x] ", 1),
 	} {
-		for times, in := range map[int]string{1: prefixed(text, prefix), 2: prefixed(whole, prefix) + prefixed(whole, prefix)} {
+		for times, in := range map[int]string{1: prefixed(text, prefix),
+			2: prefixed(whole, prefix) + prefixed(whole, prefix)} {
 			reports, err := Parse("in", strings.NewReader(in), Options{})
 			if err != nil || len(reports) != times {
 				t.Errorf("%s, %d: %d runs, error %v, %s", name, times, len(reports), err, complaint(reports, nil))
 				continue
 			}
 			for _, r := range reports {
-				if len(r.Results) != 6 || r.Ranks != 16 || r.Failure != nil || !r.Good() || r.Library == nil || warned(r, "damaged") {
-					t.Errorf("%s, %d: %d results, %d ranks, %s, warnings %q", name, times, len(r.Results), r.Ranks, complaint(reports, nil), r.Warnings)
+				if len(r.Results) != 6 || r.Ranks != 16 || r.Failure != nil || !r.Good() || r.Library == nil ||
+					warned(r, "damaged") {
+					t.Errorf("%s, %d: %d results, %d ranks, %s, warnings %q",
+						name, times, len(r.Results), r.Ranks, complaint(reports, nil), r.Warnings)
 				}
 			}
 		}
 	}
 	// A command that quotes a line is none of the program's.
-	if r := one(t, "+ echo '# Out of bounds values : 3 FAILED'\n"+whole+"+ grep \"# Avg bus bandwidth : 1 FAILED\" x\n", Options{}); r.Failure != nil {
+	if r := one(t, "+ echo '# Out of bounds values : 3 FAILED'\n"+whole+
+		"+ grep \"# Avg bus bandwidth : 1 FAILED\" x\n", Options{}); r.Failure != nil {
 		t.Errorf("a quotation: %+v", r.Failure)
 	}
 }
@@ -127,16 +133,18 @@ func TestLoggedJSONAndCSV(t *testing.T) {
 		"JSON lines, cut at the start":   {prefixed(a+"\n"+b[:5], at), "json lines", Auto, false, "CutOff"},
 		"list, timestamps":               {prefixed(list, at), "json list", Auto, false, ""},
 		"list, logs between":             {prefixed(between(list), at), "json list", Auto, true, ""},
-		"list without its end":           {prefixed(strings.TrimSuffix(list, "]\n"), at), "json list", Auto, false, "CutOff"},
-		"CSV, a log before":              {job + table, "csv", Auto, true, ""},
-		"CSV, a log before, --from":      {job + table, "csv", CSV, true, ""},
-		"CSV, timestamps":                {prefixed(table, at), "csv", Auto, false, ""},
-		"CSV, labels":                    {prefixed(table, pod), "csv", Auto, false, ""},
-		"CSV, logs between":              {prefixed(between(table), at), "csv", Auto, true, ""},
-		"CSV, cut":                       {less(prefixed(table, at), 2), "csv", Auto, false, "a quote is open"},
-		"CSV, cut before the types":      {less(prefixed(table, at), 50), "csv", Auto, false, "CutOff"},
-		"CSV, cut in the name":           {job + less(table, 63), "csv", Auto, true, "CutOff"},
-		"CSV, a part of a line":          {job + strings.Replace(table, `8,8,1,1048576,"float"`, "8\n"+log+`8,1,1048576,"float"`, 1), "csv", Auto, true, "line 3 of the CSV"},
+		"list without its end": {prefixed(strings.TrimSuffix(list, "]\n"), at), "json list",
+			Auto, false, "CutOff"},
+		"CSV, a log before":         {job + table, "csv", Auto, true, ""},
+		"CSV, a log before, --from": {job + table, "csv", CSV, true, ""},
+		"CSV, timestamps":           {prefixed(table, at), "csv", Auto, false, ""},
+		"CSV, labels":               {prefixed(table, pod), "csv", Auto, false, ""},
+		"CSV, logs between":         {prefixed(between(table), at), "csv", Auto, true, ""},
+		"CSV, cut":                  {less(prefixed(table, at), 2), "csv", Auto, false, "a quote is open"},
+		"CSV, cut before the types": {less(prefixed(table, at), 50), "csv", Auto, false, "CutOff"},
+		"CSV, cut in the name":      {job + less(table, 63), "csv", Auto, true, "CutOff"},
+		"CSV, a part of a line": {job + strings.Replace(table, `8,8,1,1048576,"float"`,
+			"8\n"+log+`8,1,1048576,"float"`, 1), "csv", Auto, true, "line 3 of the CSV"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reports, err := Parse("in", strings.NewReader(tc.text), Options{Format: tc.format})
@@ -147,7 +155,8 @@ func TestLoggedJSONAndCSV(t *testing.T) {
 				}
 				return
 			}
-			if got != "" || len(reports) != 1 || len(reports[0].Results) != 2 || reports[0].Ranks != 8 || reports[0].Format.Form != tc.form || !reports[0].Good() ||
+			if got != "" || len(reports) != 1 || len(reports[0].Results) != 2 ||
+				reports[0].Ranks != 8 || reports[0].Format.Form != tc.form || !reports[0].Good() ||
 				warned(reports[0], "of other programs or logs skipped") != tc.logs {
 				t.Errorf("%q: %+v", got, reports)
 			}
@@ -164,7 +173,8 @@ func TestLoggedObject(t *testing.T) {
 	}
 	object := string(data)
 	whole := one(t, object, Options{})
-	long := strings.Replace(object, `"experiment_name": ""`, `"experiment_name": "`+strings.Repeat("x", 2*maxLineBytes)+`"`, 1)
+	long := strings.Replace(object, `"experiment_name": ""`,
+		`"experiment_name": "`+strings.Repeat("x", 2*maxLineBytes)+`"`, 1)
 	const log = "node-a:12:34 [0] NCCL INFO Channel 00/32\n"
 	for name, text := range map[string]string{
 		"a rank":          "0: " + object,
@@ -180,12 +190,15 @@ func TestLoggedObject(t *testing.T) {
 			continue
 		}
 		for _, r := range reports {
-			if len(r.Results) != len(whole.Results) || r.Ranks != whole.Ranks || !r.Good() || r.Format.Form != "json object" || r.Format.Prefix == "" {
-				t.Errorf("%s: %d results, %d ranks, %+v, %s", name, len(r.Results), r.Ranks, r.Format, complaint(reports, nil))
+			if len(r.Results) != len(whole.Results) || r.Ranks != whole.Ranks || !r.Good() ||
+				r.Format.Form != "json object" || r.Format.Prefix == "" {
+				t.Errorf("%s: %d results, %d ranks, %+v, %s",
+					name, len(r.Results), r.Ranks, r.Format, complaint(reports, nil))
 			}
 		}
 	}
-	if got := complaint(Parse("in", strings.NewReader("0: "+object[:len(object)-200]), Options{})); !strings.Contains(got, "CutOff") {
+	if got := complaint(Parse("in", strings.NewReader("0: "+object[:len(object)-200]),
+		Options{})); !strings.Contains(got, "CutOff") {
 		t.Errorf("cut: %q", got)
 	}
 }

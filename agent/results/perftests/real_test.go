@@ -41,13 +41,16 @@ func find(t *testing.T, r results.Report, size int64, p rcclx.Placement) results
 func TestRealAllReduce(t *testing.T) {
 	text, js := parseFile(t, "nccl-tests-2.19.6-all_reduce.txt"), parseFile(t, "nccl-tests-2.19.6-all_reduce.json")
 	for name, r := range map[string]results.Report{"text": text, "json": js} {
-		if r.Source != results.SourceNCCLTests || r.Ranks != 2 || r.Nodes != 1 || r.Failure != nil || len(r.Warnings) != 0 || !r.Good() {
-			t.Errorf("%s: source %s, %d ranks, %d nodes, failure %v, warnings %v", name, r.Source, r.Ranks, r.Nodes, r.Failure, r.Warnings)
+		if r.Source != results.SourceNCCLTests || r.Ranks != 2 || r.Nodes != 1 || r.Failure != nil ||
+			len(r.Warnings) != 0 || !r.Good() {
+			t.Errorf("%s: source %s, %d ranks, %d nodes, failure %v, warnings %v",
+				name, r.Source, r.Ranks, r.Nodes, r.Failure, r.Warnings)
 		}
 		if r.Library == nil || r.Library.VersionCode != 22809 || r.Library.Flavor != rcclx.FlavorNCCL {
 			t.Errorf("%s: library %+v", name, r.Library)
 		}
-		if len(r.Devices) != 2 || r.Devices[1].Name != "NVIDIA H200" || r.Devices[1].Ordinal != 1 || r.Devices[1].PCIAddress != "0000:00:07" {
+		if len(r.Devices) != 2 || r.Devices[1].Name != "NVIDIA H200" || r.Devices[1].Ordinal != 1 ||
+			r.Devices[1].PCIAddress != "0000:00:07" {
 			t.Errorf("%s: devices %+v", name, r.Devices)
 		}
 		if len(r.Results) != 20 {
@@ -55,14 +58,15 @@ func TestRealAllReduce(t *testing.T) {
 		}
 		for _, x := range r.Results {
 			wrong, checked := x.Wrong()
-			if x.Collective != rcclx.AllReduce || x.Datatype != rcclx.BFloat16 || x.Op != "Sum" || wrong != 0 || !checked || x.Latency.IterationsPerRepeat != 20 ||
-				x.CountElements*2 != x.SizeBytes {
+			if x.Collective != rcclx.AllReduce || x.Datatype != rcclx.BFloat16 || x.Op != "Sum" || wrong != 0 ||
+				!checked || x.Latency.IterationsPerRepeat != 20 || x.CountElements*2 != x.SizeBytes {
 				t.Errorf("%s: %+v", name, x)
 			}
 		}
 	}
 	large := find(t, text, 1<<30, rcclx.OutOfPlace)
-	if large.Latency.MedianNanoseconds != 0 || large.MeanLatencyNanoseconds != 3269990 || large.BusBandwidthMBps != 328362.418 || large.MeanBusBandwidthMBps != 328362.418 {
+	if large.Latency.MedianNanoseconds != 0 || large.MeanLatencyNanoseconds != 3269990 ||
+		large.BusBandwidthMBps != 328362.418 || large.MeanBusBandwidthMBps != 328362.418 {
 		t.Errorf("1 GiB: %+v", large)
 	}
 	if in := find(t, text, 8, rcclx.InPlace); in.MeanLatencyNanoseconds != 12580 {
@@ -71,7 +75,8 @@ func TestRealAllReduce(t *testing.T) {
 	for _, x := range text.Results {
 		y := find(t, js, x.SizeBytes, x.Placement)
 		if d := x.MeanLatencyNanoseconds - y.MeanLatencyNanoseconds; d < -5 || d > 5 {
-			t.Errorf("%d B %s: text %d ns, JSON %d ns", x.SizeBytes, x.Placement, x.MeanLatencyNanoseconds, y.MeanLatencyNanoseconds)
+			t.Errorf("%d B %s: text %d ns, JSON %d ns",
+				x.SizeBytes, x.Placement, x.MeanLatencyNanoseconds, y.MeanLatencyNanoseconds)
 		}
 	}
 }
@@ -80,11 +85,13 @@ func TestRealAllGather(t *testing.T) {
 	for _, name := range []string{"nccl-tests-2.19.6-all_gather.txt", "nccl-tests-2.19.6-all_gather.json"} {
 		r := parseFile(t, name)
 		// At 8 B no rank has an element: both blocks of that row are empty calls.
-		if len(r.Results) != 18 || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "2 results left out: an empty call") {
+		if len(r.Results) != 18 || len(r.Warnings) != 1 ||
+			!strings.HasPrefix(r.Warnings[0], "2 results left out: an empty call") {
 			t.Errorf("%s: %d results, warnings %q", name, len(r.Results), r.Warnings)
 		}
 		x := find(t, r, 1<<30, rcclx.InPlace)
-		if x.Op != "" || x.CountElements != 268435456 || x.BusBandwidthMBps < 295990-5 || x.BusBandwidthMBps > 295990+5 {
+		if x.Op != "" || x.CountElements != 268435456 || x.BusBandwidthMBps < 295990-5 ||
+			x.BusBandwidthMBps > 295990+5 {
 			t.Errorf("%s: %+v", name, x)
 		}
 		// Every rank's result of 1 GiB is compared.
@@ -102,7 +109,8 @@ func TestRealAllToAll(t *testing.T) {
 	if _, checked := find(t, r, 1<<20, rcclx.InPlace).Wrong(); checked {
 		t.Error("N/A was taken for checked")
 	}
-	if x := find(t, r, 64<<20, rcclx.OutOfPlace); x.Collective != rcclx.AllToAll || x.Datatype != rcclx.Float32 || x.BusBandwidthMBps != 240189.205 {
+	if x := find(t, r, 64<<20, rcclx.OutOfPlace); x.Collective != rcclx.AllToAll || x.Datatype != rcclx.Float32 ||
+		x.BusBandwidthMBps != 240189.205 {
 		t.Errorf("%+v", x)
 	}
 	if len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "3 of 6 results were not checked") {

@@ -58,7 +58,8 @@ func (u *textRun) continues(text string) bool {
 	if u.pending == nil || u.columns == nil || len(words) == 0 {
 		return false
 	}
-	if _, rest, ok := u.cell(u.columns[len(u.pending.words)], words[0]); !ok || isText(u.columns[len(u.pending.words)]) || rest != "" && !gluedLog(rest) {
+	if _, rest, ok := u.cell(u.columns[len(u.pending.words)], words[0]); !ok ||
+		isText(u.columns[len(u.pending.words)]) || rest != "" && !gluedLog(rest) {
 		return false
 	}
 	u.fill(u.pending, words)
@@ -247,8 +248,8 @@ func (u *textRun) emit(words []string, line int) {
 			x.wrong = int64(min(n.value, 1<<62))
 			whole = true
 		case "error":
-			// Before 2.11 the column is the largest difference, which says nothing of the number of wrong elements. One over the
-			// program's limit has an asterisk, or is no number.
+			// Before 2.11 the column is the largest difference, which says nothing of the number of wrong elements. One
+			// over the program's limit has an asterisk, or is no number.
 			x.compared = word != "N/A"
 			x.over = strings.HasSuffix(word, "*") || noNumber.MatchString(word) && word != "N/A"
 			whole = true

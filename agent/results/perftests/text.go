@@ -42,7 +42,8 @@ var (
 )
 
 // crashWords are what the programs, the launchers and the kernel say of a crash.
-var crashWords = []string{"Test NCCL failure", "Test CUDA failure", "Test HIP failure", "Test failure", "NCCL WARN", "BAD TERMINATION",
+var crashWords = []string{"Test NCCL failure", "Test CUDA failure",
+	"Test HIP failure", "Test failure", "NCCL WARN", "BAD TERMINATION",
 	"Segmentation fault", "Bus error", "srun: error", "mpirun noticed", "[ERROR]", "Invalid number of GPUs"}
 
 // submatch is what re finds in a text that has the mark in it: most lines of a debug log have none, and the expression
@@ -58,7 +59,8 @@ func submatch(re *regexp.Regexp, mark, text string) []string {
 type textParser struct {
 	options Options
 	runs    []*textRun
-	// streams are the runs that lines belong to, by what their prefix says of the process; last is that of the last line.
+	// streams are the runs that lines belong to, by what their prefix says of the process; last is that of the last
+	// line.
 	streams  map[string]*textRun
 	last     *textRun
 	prefixes prefixes
@@ -126,8 +128,8 @@ func noRun(data []byte, lines int) error {
 	case ownTable.Match(data):
 		what = "table"
 	default:
-		return fmt.Errorf("found no output of rccl-tests or nccl-tests in %s: expected lines such as %q and rows of sizes and times", count(lines, "line", "lines"),
-			"# nThread 1 nGpus 1 minBytes ...")
+		return fmt.Errorf("found no output of rccl-tests or nccl-tests in %s: expected lines such as %q and rows of "+
+			"sizes and times", count(lines, "line", "lines"), "# nThread 1 nGpus 1 minBytes ...")
 	}
 	return fmt.Errorf("is the %s of agent bench, which cannot be read again: write it with -o json", what)
 }
@@ -241,7 +243,8 @@ func (p *textParser) take(text string) error {
 		return nil
 	}
 	if f.form == "first" {
-		return fmt.Errorf("is, at line %d, the output of nccl-tests before 2019 (columns bytes and N, times in milliseconds), which is not read: run a newer version", p.line)
+		return fmt.Errorf("is, at line %d, the output of nccl-tests before 2019 (columns bytes and N, times in "+
+			"milliseconds), which is not read: run a newer version", p.line)
 	}
 	starts := f.starts()
 	u := p.at(f.prefix, starts)
@@ -385,7 +388,8 @@ func (u *textRun) copies() int {
 
 // absorb takes the first lines of another copy of the program.
 func (u *textRun) absorb(other *textRun) {
-	if other == u || other.rows > 0 || other.ended || other.started["parameters"].text != u.started["parameters"].text || len(other.started) == 0 {
+	if other == u || other.rows > 0 || other.ended ||
+		other.started["parameters"].text != u.started["parameters"].text || len(other.started) == 0 {
 		return
 	}
 	for rank, pids := range other.pids {
@@ -490,7 +494,8 @@ func (u *textRun) finishText(p *textParser) []results.Report {
 		u.warn("the # before the program's lines is lost, as by a paste: they are read without it")
 	}
 	if u.damaged > 0 {
-		u.warn("%s damaged, by lines of other processes between their parts or by a cut, and left out where not whole", count(u.damaged, "row is", "rows are"))
+		u.warn("%s damaged, by lines of other processes between their parts or by a cut, and left out where not whole",
+			count(u.damaged, "row is", "rows are"))
 	}
 	if u.ended {
 		u.wantCounter(`the line "Out of bounds values"`, u.damaged)
@@ -533,11 +538,13 @@ func (u *textRun) listed(n int) string {
 			if len(pids) == 2 {
 				times = "twice"
 			}
-			return fmt.Sprintf("rank %s is listed %s (pids %s): the program was built without MPI, and each of the %d processes ran alone; build it with MPI=1",
+			return fmt.Sprintf("rank %s is listed %s (pids %s): the program was built without MPI, "+
+				"and each of the %d processes ran alone; build it with MPI=1",
 				rank, times, strings.Join(pids[:min(len(pids), 8)], ", "), n)
 		}
 	}
-	return fmt.Sprintf("the summary is printed %d times in one run: its lines are doubled, or the first lines of another run are missing; get the whole output", n)
+	return fmt.Sprintf("the summary is printed %d times in one run: its lines are doubled, or the first lines of "+
+		"another run are missing; get the whole output", n)
 }
 
 func (u *textRun) cutOff() string {
@@ -549,7 +556,8 @@ func (u *textRun) cutOff() string {
 	if u.rows > 0 {
 		after = fmt.Sprintf("after %s, the last of them %s", count(u.rows, "row", "rows"), u.last)
 	}
-	text := fmt.Sprintf("the output of %s ends %s, without the summary that it prints at its end: it crashed, hung or was stopped, or the file was cut", name, after)
+	text := fmt.Sprintf("the output of %s ends %s, without the summary that it prints at its end: it crashed, "+
+		"hung or was stopped, or the file was cut", name, after)
 	if len(u.failures) > 0 {
 		text += "; it says: " + u.failures[0]
 	}

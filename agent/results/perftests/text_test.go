@@ -11,14 +11,21 @@ import (
 
 // The samples below follow the format of the programs' code; their numbers are made up, but fit one another.
 const (
-	oldParams = "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 268435456 step: 16(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n"
-	twoBlocks = "#                                                              out-of-place                       in-place          \n"
+	oldParams = "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 268435456 step: 16(factor) warmup iters: 5 iters: " +
+		"20 agg iters: 1 validation: 1 graph: 0\n"
+	twoBlocks = "#                                                              out-of-place                       " +
+		"in-place          \n"
 	oldHeader = "#\n" + twoBlocks +
-		"#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n" +
-		"#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n"
-	oldRows = "     1048576        262144     float     sum      -1    41.27   25.41   44.46      0    40.88   25.65   44.89      0\n" +
-		"    16777216       4194304     float     sum      -1    182.4   91.98  160.97      0    180.9   92.74  162.30      0\n" +
-		"   268435456      67108864     float     sum      -1   1530.2  175.43  307.00      0   1521.7  176.40  308.71      0\n"
+		"#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   " +
+		"busbw #wrong\n" +
+		"#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  " +
+		"(GB/s)  (GB/s)       \n"
+	oldRows = "     1048576        262144     float     sum      -1    41.27   25.41   44.46      0    40.88   " +
+		"25.65   44.89      0\n" +
+		"    16777216       4194304     float     sum      -1    182.4   91.98  160.97      0    180.9   92.74  " +
+		"162.30      0\n" +
+		"   268435456      67108864     float     sum      -1   1530.2  175.43  307.00      0   1521.7  " +
+		"176.40  308.71      0\n"
 	oldTrailer = "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n" +
 		"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 171.387 \n#\n\n"
 )
@@ -29,7 +36,8 @@ func devices(nodes int) string {
 	var b strings.Builder
 	b.WriteString("# Using devices\n")
 	for r := range n {
-		fmt.Fprintf(&b, "#   Rank %2d Pid %6d on %10s device %2d [0000:%02x:00.0] AMD Instinct MI300X\n", r, 1000+r, fmt.Sprintf("node-%d", r*nodes/n), r, 5+r)
+		fmt.Fprintf(&b, "#   Rank %2d Pid %6d on %10s device %2d [0000:%02x:00.0] AMD Instinct MI300X\n",
+			r, 1000+r, fmt.Sprintf("node-%d", r*nodes/n), r, 5+r)
 	}
 	return b.String()
 }
@@ -62,12 +70,14 @@ func warned(r results.Report, want string) bool {
 
 func TestOldRCCLTests(t *testing.T) {
 	r := one(t, oldRun(), Options{Collective: rcclx.AllReduce})
-	if r.Source != results.SourceRCCLTests || r.Ranks != 8 || r.Nodes != 1 || len(r.Results) != 6 || r.Failure != nil || len(r.Warnings) != 0 {
+	if r.Source != results.SourceRCCLTests || r.Ranks != 8 || r.Nodes != 1 || len(r.Results) != 6 || r.Failure != nil ||
+		len(r.Warnings) != 0 {
 		t.Fatalf("%+v", r)
 	}
-	want := results.Result{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Op: "Sum", Placement: rcclx.OutOfPlace, SizeBytes: 1 << 20, CountElements: 262144,
-		Latency: rcclx.LatencyStats{IterationsPerRepeat: 20}, MeanLatencyNanoseconds: 41270,
-		AlgBandwidthMBps: 25407.705, BusBandwidthMBps: 44463.484, MeanAlgBandwidthMBps: 25407.705, MeanBusBandwidthMBps: 44463.484}
+	want := results.Result{Collective: rcclx.AllReduce, Datatype: rcclx.Float32, Op: "Sum", Placement: rcclx.OutOfPlace,
+		SizeBytes: 1 << 20, CountElements: 262144, Latency: rcclx.LatencyStats{IterationsPerRepeat: 20},
+		MeanLatencyNanoseconds: 41270, AlgBandwidthMBps: 25407.705, BusBandwidthMBps: 44463.484,
+		MeanAlgBandwidthMBps: 25407.705, MeanBusBandwidthMBps: 44463.484}
 	got := r.Results[0]
 	if len(got.Checks) != 1 || got.Checks[0].CheckedElements != 8*262144 {
 		t.Errorf("checks %+v", got.Checks)
@@ -76,7 +86,8 @@ func TestOldRCCLTests(t *testing.T) {
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if r := one(t, strings.Replace(oldRun(), devices(1), devices(2), 1), Options{Collective: rcclx.AllReduce}); r.Ranks != 8 || r.Nodes != 2 {
+	if r := one(t, strings.Replace(oldRun(), devices(1), devices(2), 1),
+		Options{Collective: rcclx.AllReduce}); r.Ranks != 8 || r.Nodes != 2 {
 		t.Errorf("%d ranks over %d nodes", r.Ranks, r.Nodes)
 	}
 	if r.Devices[7].PCIAddress != "0000:0c:00.0" || r.Devices[7].Name != "AMD Instinct MI300X" {
@@ -85,7 +96,8 @@ func TestOldRCCLTests(t *testing.T) {
 }
 
 func TestCollectiveName(t *testing.T) {
-	if r := one(t, oldRun(), Options{}); len(r.Results) != 0 || !warned(r, "6 results left out: no program name") || !warned(r, "give --collective") {
+	if r := one(t, oldRun(), Options{}); len(r.Results) != 0 || !warned(r, "6 results left out: no program name") ||
+		!warned(r, "give --collective") {
 		t.Errorf("without a name: %d results, %q", len(r.Results), r.Warnings)
 	}
 	r := one(t, "+ mpirun -np 8 ./build/all_reduce_perf -b 1M\n"+oldRun(), Options{})
@@ -93,10 +105,12 @@ func TestCollectiveName(t *testing.T) {
 		t.Errorf("with a command line: %d results, %q", len(r.Results), r.Warnings)
 	}
 	// A name that cannot be is seen in the bandwidths.
-	if r := one(t, oldRun(), Options{Collective: rcclx.AllGather}); !warned(r, "6 bus bandwidths do not fit AllGather over 8 ranks") || r.Results[0].BusBandwidthMBps != 44460 {
+	if r := one(t, oldRun(), Options{Collective: rcclx.AllGather}); !warned(r,
+		"6 bus bandwidths do not fit AllGather over 8 ranks") || r.Results[0].BusBandwidthMBps != 44460 {
 		t.Errorf("with a wrong name: %q, %+v", r.Warnings, r.Results[0])
 	}
-	if r := one(t, "# Collective test starting: reduce_perf\n"+oldRun(), Options{Collective: rcclx.AllGather}); !warned(r, "--collective AllGather is not used") ||
+	if r := one(t, "# Collective test starting: reduce_perf\n"+oldRun(),
+		Options{Collective: rcclx.AllGather}); !warned(r, "--collective AllGather is not used") ||
 		r.Results[0].Collective != rcclx.Reduce {
 		t.Errorf("with another name: %q", r.Warnings)
 	}
@@ -117,12 +131,14 @@ func newRun(flags, rows string) string {
 		"#\nrccl-tests: Version develop:deadbee\n# Using devices\n" +
 		"#  Rank  0 Group  0 Pid     11 on     node-a device  0 [0000:05:00] AMD Instinct MI300X\n" +
 		"#  Rank  1 Group  0 Pid     12 on     node-b device  0 [0000:05:00] AMD Instinct MI300X\n" +
-		flags + rows + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1 \n#\n# Collective test concluded: all_reduce_perf\n\n"
+		flags + rows + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1 \n#\n" +
+		"# Collective test concluded: all_reduce_perf\n\n"
 }
 
 func TestNewRCCLTests(t *testing.T) {
 	head := func(blocks, columns string) string {
-		return "#\n#" + blocks + "\n#       size         count      type   redop    root" + columns + "\n#        (B)    (elements)\n"
+		return "#\n#" + blocks + "\n#       size         count      type   redop    root" + columns +
+			"\n#        (B)    (elements)\n"
 	}
 	const block = "     time   algbw   busbw #wrong"
 	rows := func(tail string) string {
@@ -133,13 +149,18 @@ func TestNewRCCLTests(t *testing.T) {
 		placements   []rcclx.Placement
 		checked      bool
 	}{
-		"out of place only": {head("  out-of-place", block), rows("      0"), []rcclx.Placement{rcclx.OutOfPlace}, true},
-		"in place only":     {head("  in-place", block), rows("      0"), []rcclx.Placement{rcclx.InPlace}, true},
-		"unchecked":         {head("  out-of-place", block), rows("    N/A"), []rcclx.Placement{rcclx.OutOfPlace}, false},
-		"-M":                {head("  out-of-place", block+"     algo     proto   nchannels"), rows("      0    Ring    Simple          32"), []rcclx.Placement{rcclx.OutOfPlace}, true},
-		"-M glued":          {head("  out-of-place", block+"     algo     proto   nchannels"), rows("      0NVLSTree    Simple          32"), []rcclx.Placement{rcclx.OutOfPlace}, true},
-		"-M unknown":        {head("  out-of-place", block+"     algo     proto   nchannels"), rows("    N/A     N/A       N/A         N/A"), []rcclx.Placement{rcclx.OutOfPlace}, false},
-		"timestamp":         {head("  out-of-place", block+"  timestamp"), rows("      0  2026-11-28 03:32:26"), []rcclx.Placement{rcclx.OutOfPlace}, true},
+		"out of place only": {head("  out-of-place", block), rows("      0"),
+			[]rcclx.Placement{rcclx.OutOfPlace}, true},
+		"in place only": {head("  in-place", block), rows("      0"), []rcclx.Placement{rcclx.InPlace}, true},
+		"unchecked":     {head("  out-of-place", block), rows("    N/A"), []rcclx.Placement{rcclx.OutOfPlace}, false},
+		"-M": {head("  out-of-place", block+"     algo     proto   nchannels"),
+			rows("      0    Ring    Simple          32"), []rcclx.Placement{rcclx.OutOfPlace}, true},
+		"-M glued": {head("  out-of-place", block+"     algo     proto   nchannels"),
+			rows("      0NVLSTree    Simple          32"), []rcclx.Placement{rcclx.OutOfPlace}, true},
+		"-M unknown": {head("  out-of-place", block+"     algo     proto   nchannels"),
+			rows("    N/A     N/A       N/A         N/A"), []rcclx.Placement{rcclx.OutOfPlace}, false},
+		"timestamp": {head("  out-of-place", block+"  timestamp"), rows("      0  2026-11-28 03:32:26"),
+			[]rcclx.Placement{rcclx.OutOfPlace}, true},
 		"both": {head("  out-of-place   in-place", block+block), rows("      0    41.27   25.41   25.41    N/A"),
 			[]rcclx.Placement{rcclx.OutOfPlace, rcclx.InPlace}, true},
 	} {
@@ -149,7 +170,8 @@ func TestNewRCCLTests(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 			for i, p := range tc.placements {
-				if r.Results[i].Placement != p || r.Results[i].Collective != rcclx.AllReduce || r.Results[i].MeanLatencyNanoseconds != 41270 {
+				if r.Results[i].Placement != p || r.Results[i].Collective != rcclx.AllReduce ||
+					r.Results[i].MeanLatencyNanoseconds != 41270 {
 					t.Errorf("%+v", r.Results[i])
 				}
 			}
@@ -166,8 +188,10 @@ func TestWrongElements(t *testing.T) {
 	if wrong, checked := r.Results[0].Wrong(); wrong != 1000 || !checked || r.Good() {
 		t.Errorf("%d wrong, checked %v, good %v", wrong, checked, r.Good())
 	}
-	r = one(t, oldParams+devices(1)+oldHeader+oldRows+strings.Replace(oldTrailer, "values : 0 OK", "values : 3 FAILED", 1), Options{Collective: rcclx.AllReduce})
-	if r.Failure == nil || !strings.Contains(r.Failure.Message, "counts values out of bounds: 3 FAILED") || len(r.Results) != 6 {
+	r = one(t, oldParams+devices(1)+oldHeader+oldRows+
+		strings.Replace(oldTrailer, "values : 0 OK", "values : 3 FAILED", 1), Options{Collective: rcclx.AllReduce})
+	if r.Failure == nil || !strings.Contains(r.Failure.Message, "counts values out of bounds: 3 FAILED") ||
+		len(r.Results) != 6 {
 		t.Errorf("failure %+v", r.Failure)
 	}
 }
@@ -219,7 +243,8 @@ func TestCutOff(t *testing.T) {
 		"in a row":       {whole[:last], 5, []string{"after 3 rows, the last of them float 268435456 B"}},
 		"in a number":    {whole[:last+6], 5, []string{"after 3 rows"}},
 		"before any row": {oldParams + devices(1), 0, []string{"before its first row"}},
-		"with a reason": {whole + "node-a: Test NCCL failure common.cu:955 'remote process exited or there was a network error / '\n .. node-a pid 1000: Test failure common.cu:1123\n",
+		"with a reason": {whole + "node-a: Test NCCL failure common.cu:955 'remote process exited " +
+			"or there was a network error / '\n .. node-a pid 1000: Test failure common.cu:1123\n",
 			6, []string{"it says: node-a: Test NCCL failure common.cu:955"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,18 +263,22 @@ func TestCutOff(t *testing.T) {
 
 func TestLeftOut(t *testing.T) {
 	run := func(program, rows string) results.Report {
-		return one(t, "# Collective test starting: "+program+"\n"+oldParams+devices(1)+oldHeader+rows+oldTrailer, Options{})
+		return one(t, "# Collective test starting: "+program+"\n"+oldParams+devices(1)+oldHeader+rows+oldTrailer,
+			Options{})
 	}
 	row := strings.SplitAfter(oldRows, "\n")[0]
 	for name, tc := range map[string]struct {
 		r    results.Report
 		want string
 	}{
-		"gather":    {run("gather_perf", row), "2 results left out: the collective of gather_perf is not known here"},
-		"bias":      {run("all_reduce_bias_perf", row), "the collective of all_reduce_bias_perf is not known here"},
-		"hypercube": {run("hypercube_perf", strings.Replace(row, "     sum", "        ", 1)), "2 results left out: the collective of hypercube_perf is not known here"},
-		"uint8":     {run("all_reduce_perf", strings.Replace(row, "float", "uint8", 1)), `2 results left out: datatype "uint8"`},
-		"mulsum":    {run("all_reduce_perf", strings.Replace(row, "   sum", "mulsum", 1)), `2 results left out: operation "mulsum"`},
+		"gather": {run("gather_perf", row), "2 results left out: the collective of gather_perf is not known here"},
+		"bias":   {run("all_reduce_bias_perf", row), "the collective of all_reduce_bias_perf is not known here"},
+		"hypercube": {run("hypercube_perf", strings.Replace(row, "     sum", "        ", 1)),
+			"2 results left out: the collective of hypercube_perf is not known here"},
+		"uint8": {run("all_reduce_perf", strings.Replace(row, "float", "uint8", 1)),
+			`2 results left out: datatype "uint8"`},
+		"mulsum": {run("all_reduce_perf", strings.Replace(row, "   sum", "mulsum", 1)),
+			`2 results left out: operation "mulsum"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if len(tc.r.Results) != 0 || !warned(tc.r, tc.want) {
@@ -263,8 +292,8 @@ func TestLeftOut(t *testing.T) {
 		t.Errorf("CPU time: %d results, %q", len(r.Results), r.Warnings)
 	}
 	// Before 2.11 the last column is an error, not a count.
-	r = one(t, "# Collective test starting: all_reduce_perf\n"+oldParams+devices(1)+strings.ReplaceAll(oldHeader, "#wrong", " error")+
-		strings.ReplaceAll(oldRows, "      0", "  5e-07")+oldTrailer, Options{})
+	r = one(t, "# Collective test starting: all_reduce_perf\n"+oldParams+devices(1)+strings.ReplaceAll(oldHeader,
+		"#wrong", " error")+strings.ReplaceAll(oldRows, "      0", "  5e-07")+oldTrailer, Options{})
 	if _, checked := r.Results[0].Wrong(); len(r.Results) != 6 || checked {
 		t.Errorf("error column: %+v", r.Results)
 	}
@@ -275,11 +304,16 @@ func TestOtherCollectives(t *testing.T) {
 		row  string
 		want results.Key
 	}{
-		"sendrecv_perf":       {"     1048576        262144     float     sum      -1", results.Key{Collective: rcclx.SendRecv, Datatype: rcclx.Float32, Op: "Sum"}},
-		"reduce_perf":         {"     1048576       1048576      int8     max       3", results.Key{Collective: rcclx.Reduce, Datatype: rcclx.Int8, Op: "Max", Root: 3}},
-		"broadcast_perf":      {"     1048576       1048576    f8e4m3    none       0", results.Key{Collective: rcclx.Broadcast, Datatype: rcclx.Float8E4M3}},
-		"alltoallv_perf":      {"     1048576        131072  fp8_e5m2    none      -1", results.Key{Collective: rcclx.AllToAllv, Datatype: rcclx.Float8E5M2}},
-		"reduce_scatter_perf": {"     1048576         16384    double     avg      -1", results.Key{Collective: rcclx.ReduceScatter, Datatype: rcclx.Float64, Op: "Avg"}},
+		"sendrecv_perf": {"     1048576        262144     float     sum      -1",
+			results.Key{Collective: rcclx.SendRecv, Datatype: rcclx.Float32, Op: "Sum"}},
+		"reduce_perf": {"     1048576       1048576      int8     max       3",
+			results.Key{Collective: rcclx.Reduce, Datatype: rcclx.Int8, Op: "Max", Root: 3}},
+		"broadcast_perf": {"     1048576       1048576    f8e4m3    none       0",
+			results.Key{Collective: rcclx.Broadcast, Datatype: rcclx.Float8E4M3}},
+		"alltoallv_perf": {"     1048576        131072  fp8_e5m2    none      -1",
+			results.Key{Collective: rcclx.AllToAllv, Datatype: rcclx.Float8E5M2}},
+		"reduce_scatter_perf": {"     1048576         16384    double     avg      -1",
+			results.Key{Collective: rcclx.ReduceScatter, Datatype: rcclx.Float64, Op: "Avg"}},
 	} {
 		t.Run(program, func(t *testing.T) {
 			r := one(t, "# Collective test starting: "+program+"\n"+oldParams+devices(1)+oldHeader+
@@ -296,9 +330,11 @@ func TestGroupsAndLaunchers(t *testing.T) {
 	// With NCCL_TESTS_SPLIT the rows are of the group of rank 0.
 	split := "# Collective test starting: all_reduce_perf\n" + oldParams + "# Using devices\n"
 	for r := range 4 {
-		split += fmt.Sprintf("#  Rank %2d Group %2d Pid     11 on     node-a device %2d [0000:0%d:00] MI300X\n", r/2, r%2, r, r+1)
+		split += fmt.Sprintf("#  Rank %2d Group %2d Pid     11 on     node-a device %2d [0000:0%d:00] MI300X\n",
+			r/2, r%2, r, r+1)
 	}
-	row := "     1048576        262144     float     sum      -1    41.27   25.41   25.41      0    41.27   25.41   25.41      0\n"
+	row := "     1048576        262144     float     sum      -1    41.27   25.41   25.41      0    41.27   " +
+		"25.41   25.41      0\n"
 	if r := one(t, split+oldHeader+row+oldTrailer, Options{}); r.Ranks != 2 || len(r.Warnings) != 0 {
 		t.Errorf("split: %d ranks, %q", r.Ranks, r.Warnings)
 	}
@@ -322,41 +358,51 @@ func TestRowsAlone(t *testing.T) {
 }
 
 func TestPerIteration(t *testing.T) {
-	head := twoBlocks + "#       size         count      type   redop    root     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%\n"
+	head := twoBlocks + "#       size         count      type   redop    root     time   algbw   busbw  #wrong    " +
+		"i_min    i_max    i_p99    i_cv%\n"
 	head = strings.Replace(head, "in-place", "        ", 1)
 	head = strings.Replace(head, "out-of-        ", "out-of-place", 1)
 	r := one(t, "# Collective test starting: all_reduce_perf\n"+oldParams+devices(1)+"#\n"+head+
-		"     1048576        262144     float     sum      -1    41.27   25.41   44.46       0    40.10    45.20    45.00     2.50\n"+oldTrailer, Options{})
+		"     1048576        262144     float     sum      -1    41.27   25.41   44.46       0    40.10    45.20    "+
+		"45.00     2.50\n"+oldTrailer, Options{})
 	if len(r.Results) != 1 {
 		t.Fatalf("%+v", r)
 	}
 	l := r.Results[0].Latency
-	if l.MedianNanoseconds != 0 || r.Results[0].MeanLatencyNanoseconds != 41270 || l.MinNanoseconds != 40100 || l.MaxNanoseconds != 45200 || l.P95Nanoseconds != 0 || l.CoefficientOfVariationPPM != 25000 || l.Repeats != 20 {
+	if l.MedianNanoseconds != 0 || r.Results[0].MeanLatencyNanoseconds != 41270 || l.MinNanoseconds != 40100 ||
+		l.MaxNanoseconds != 45200 || l.P95Nanoseconds != 0 || l.CoefficientOfVariationPPM != 25000 || l.Repeats != 20 {
 		t.Errorf("%+v", l)
 	}
 }
 
 func TestNothingFound(t *testing.T) {
 	for _, text := range []string{"", "hello\nworld\n", "12 34\n", "[0] NCCL INFO something\n", "\x00\x01\x02"} {
-		if reports, err := Parse("in", strings.NewReader(text), Options{}); err == nil || !strings.Contains(err.Error(), "in: ") {
+		if reports, err := Parse("in", strings.NewReader(text), Options{}); err == nil ||
+			!strings.Contains(err.Error(), "in: ") {
 			t.Errorf("%q: %v, error %v", text, reports, err)
 		}
 	}
 }
 
 func TestLibraryFromLog(t *testing.T) {
-	r := one(t, "# Collective test starting: all_reduce_perf\nnode-a:402:402 [0] NCCL INFO RCCL version : 2.22.3-HEAD:271856d\nHIP version  : 6.4.43482\nLibrccl path : /opt/rocm/lib/librccl.so.1\n"+
+	r := one(t, "# Collective test starting: all_reduce_perf\nnode-a:402:402 [0] NCCL INFO RCCL version : "+
+		"2.22.3-HEAD:271856d\nHIP version  : 6.4.43482\nLibrccl path : /opt/rocm/lib/librccl.so.1\n"+
 		oldRun(), Options{})
-	if r.Library == nil || r.Library.VersionCode != 22203 || r.Library.Path != "/opt/rocm/lib/librccl.so.1" || r.Library.Flavor != rcclx.FlavorUnknown {
+	if r.Library == nil || r.Library.VersionCode != 22203 || r.Library.Path != "/opt/rocm/lib/librccl.so.1" ||
+		r.Library.Flavor != rcclx.FlavorUnknown {
 		t.Errorf("%+v", r.Library)
 	}
 }
 
 func FuzzText(f *testing.F) {
-	for _, s := range []string{oldRun(), newRun(oldHeader, oldRows), oldRows, oldParams, "1 2 float sum -1 3 4 5 0\n", "0: 1 1 int8 none -1 1e+99 N/A",
-		"\xff\xfe#\x00", "numCycle,name,gpus,size,type,redop,inPlace,time,algBw,busBw,wrong\n0,AllReduce,8,64,float,sum,0,1,2,3,0\n", "a\r2026-11-03T10:12:10Z [x] # Rank 0 Pid 1 on a device 0 [1] X\n1 1 float N/A\n", "# size count type time algbw busbw error\n1 1 half 1 2 3 nan*\n",
-		"x 1.2: # Out of bounds values : 1e+06 FAILED\n", "job\n1: " + entry("AllReduce", "float", "sum", "0", "0") + "\n2: {",
-		"job\n1: name, gpus, size, type, redop, inplace, time, algbw, busbw, #wrong\n2: \"AllReduce\", 8, 64, \"float\", \"sum\", 0, 1, 2, 3, \"0\"\n3: x,"} {
+	for _, s := range []string{oldRun(), newRun(oldHeader, oldRows), oldRows, oldParams,
+		"1 2 float sum -1 3 4 5 0\n", "0: 1 1 int8 none -1 1e+99 N/A", "\xff\xfe#\x00",
+		"numCycle,name,gpus,size,type,redop,inPlace,time,algBw,busBw,wrong\n0,AllReduce,8,64,float,sum,0,1,2,3,0\n",
+		"a\r2026-11-03T10:12:10Z [x] # Rank 0 Pid 1 on a device 0 [1] X\n1 1 float N/A\n",
+		"# size count type time algbw busbw error\n1 1 half 1 2 3 nan*\n",
+		"x 1.2: # Out of bounds values : 1e+06 FAILED\n", "job\n1: " + entry("AllReduce", "float", "sum", "0", "0") +
+			"\n2: {", "job\n1: name, gpus, size, type, redop, inplace, time, algbw, busbw, #wrong\n" +
+			"2: \"AllReduce\", 8, 64, \"float\", \"sum\", 0, 1, 2, 3, \"0\"\n3: x,"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -378,7 +424,8 @@ func sane(t *testing.T, reports []results.Report) {
 	for _, r := range reports {
 		for _, x := range r.Results {
 			wrong, _ := x.Wrong()
-			if x.SizeBytes <= 0 || x.CountElements <= 0 || x.MeanLatencyNanoseconds < 0 || wrong < 0 || x.Datatype.Bytes() == 0 || x.BusBandwidthMBps < 0 ||
+			if x.SizeBytes <= 0 || x.CountElements <= 0 || x.MeanLatencyNanoseconds < 0 ||
+				wrong < 0 || x.Datatype.Bytes() == 0 || x.BusBandwidthMBps < 0 ||
 				x.Placement != rcclx.OutOfPlace && x.Placement != rcclx.InPlace {
 				t.Fatalf("%+v", x)
 			}

@@ -93,7 +93,8 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	all := []*watched{{node: "node-spx", devices: 8, mode: nodetree.SPX}, {node: "node-cpx", devices: 64, mode: nodetree.CPX}}
+	all := []*watched{{node: "node-spx", devices: 8, mode: nodetree.SPX},
+		{node: "node-cpx", devices: 64, mode: nodetree.CPX}}
 	defer func() {
 		for _, w := range all {
 			if w.cmd != nil {
@@ -125,8 +126,10 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Printf("interval %d s, on %s, load of the machine at the end %s\n", *interval, fileSystem(dir), strings.Join(strings.Fields(string(load))[:3], " "))
-	fmt.Printf("%-20s %10s %12s %14s %20s %10s %10s\n", "", "cpu s", "% of a core", "cpu ms a look", "% at 30 s by scaling", "RSS MiB", "peak MiB")
+	fmt.Printf("interval %d s, on %s, load of the machine at the end %s\n",
+		*interval, fileSystem(dir), strings.Join(strings.Fields(string(load))[:3], " "))
+	fmt.Printf("%-20s %10s %12s %14s %20s %10s %10s\n",
+		"", "cpu s", "% of a core", "cpu ms a look", "% at 30 s by scaling", "RSS MiB", "peak MiB")
 	for _, w := range all {
 		end, err := usageOf(w.cmd.Process.Pid)
 		if err != nil {
@@ -134,8 +137,9 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		used, took := end.processor-w.begin.processor, end.at.Sub(w.begin.at)
 		share := 100 * used.Seconds() / took.Seconds()
-		fmt.Printf("%-20s %10.2f %12.4f %14.1f %20.4f %10.1f %10.1f\n", fmt.Sprintf("MI300X %s, %d", w.mode, w.devices), used.Seconds(), share,
-			used.Seconds()*1000*float64(*interval)/took.Seconds(), share*float64(*interval)/defaultInterval, float64(end.rssKiB)/1024, float64(end.peakKiB)/1024)
+		fmt.Printf("%-20s %10.2f %12.4f %14.1f %20.4f %10.1f %10.1f\n", fmt.Sprintf("MI300X %s, %d", w.mode, w.devices),
+			used.Seconds(), share, used.Seconds()*1000*float64(*interval)/took.Seconds(),
+			share*float64(*interval)/defaultInterval, float64(end.rssKiB)/1024, float64(end.peakKiB)/1024)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const usage = `usage: ratio OURS.json... -- THEIRS.json...
-Each file is what agent bench -o json or agent import -o json printed. Latency is what rccl-tests shows: the mean over the
-ranks. Of several runs the median counts, and the range is shown, since a single run says nothing on a noisy machine`
+Each file is what agent bench -o json or agent import -o json printed. Latency is what rccl-tests shows: the mean over
+the ranks. Of several runs the median counts, and the range is shown, since a single run says nothing on a noisy machine`
 
 // key names one measurement.
 type key struct {
@@ -146,7 +146,8 @@ func print(out io.Writer, ours, theirs map[key]*sample) error {
 	})
 	missing := map[string][]int64{}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(w, "collective\tdatatype\tplacement\tsize (B)\truns\tours (us)\ttheirs (us)\tdifference (us)\tours busbw (GB/s)\ttheirs\tours/theirs\t")
+	_, _ = fmt.Fprintln(w, "collective\tdatatype\tplacement\tsize (B)\truns\tours (us)\ttheirs (us)\tdifference "+
+		"(us)\tours busbw (GB/s)\ttheirs\tours/theirs\t")
 	for _, k := range keys {
 		o, t := ours[k], theirs[k]
 		name := fmt.Sprintf("%s\t%s\t%s\t%d", k.collective, k.datatype, k.placement, k.sizeBytes)
@@ -159,8 +160,8 @@ func print(out io.Writer, ours, theirs map[key]*sample) error {
 		bus := func(ns int64) float64 {
 			return float64(rcclx.BusBandwidthMBps(k.collective, k.sizeBytes, ns, o.ranks)) / 1e3
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d+%d\t%s\t%s\t%+.2f\t%.2f\t%.2f\t%.3f\t\n", name, len(o.nanoseconds), len(t.nanoseconds), o, t,
-			float64(a-b)/1e3, bus(a), bus(b), float64(b)/float64(a))
+		_, _ = fmt.Fprintf(w, "%s\t%d+%d\t%s\t%s\t%+.2f\t%.2f\t%.2f\t%.3f\t\n", name, len(o.nanoseconds),
+			len(t.nanoseconds), o, t, float64(a-b)/1e3, bus(a), bus(b), float64(b)/float64(a))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -117,13 +117,15 @@ func (p *Plugin) serve() (stop func(), err error) {
 func (p *Plugin) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, registerDeadline)
 	defer cancel()
-	conn, err := grpc.NewClient("unix:"+filepath.Join(p.config.Dir, kubeletSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(p.config.Dir, kubeletSocket),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
-		Version: api.Version, Endpoint: socketName, ResourceName: p.config.Resource, Options: &api.DevicePluginOptions{},
+		Version: api.Version, Endpoint: socketName, ResourceName: p.config.Resource,
+		Options: &api.DevicePluginOptions{},
 	})
 	return err
 }

@@ -83,7 +83,8 @@ func TestPlugin(t *testing.T) {
 	}
 	await(t, k)
 
-	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, socketName), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, socketName),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +98,14 @@ func TestPlugin(t *testing.T) {
 	if err != nil || len(list.Devices) != 2 || list.Devices[0].Health != api.Healthy {
 		t.Errorf("devices %v, %v", list, err)
 	}
-	answer, err := client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{"b"}}}})
-	if err != nil || len(answer.ContainerResponses) != 1 || answer.ContainerResponses[0].Envs["FIRST"] != "b" || answer.ContainerResponses[0].Mounts[0].HostPath != "/h" {
+	answer, err := client.Allocate(ctx,
+		&api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{"b"}}}})
+	if err != nil || len(answer.ContainerResponses) != 1 || answer.ContainerResponses[0].Envs["FIRST"] != "b" ||
+		answer.ContainerResponses[0].Mounts[0].HostPath != "/h" {
 		t.Errorf("allocated %v, %v", answer, err)
 	}
-	if _, err := client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{"c"}}}}); err == nil {
+	if _, err := client.Allocate(ctx, &api.AllocateRequest{
+		ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: []string{"c"}}}}); err == nil {
 		t.Error("a device that is not there was allocated")
 	}
 	cancel()

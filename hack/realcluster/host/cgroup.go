@@ -15,8 +15,8 @@ import (
 const (
 	cgroupDeadline = 20 * time.Second
 	// nodeWeight is a node's share of processor time, in the unit of cpu.shares: as much as eight processes of the
-	// machine, since so many ranks run on a node. One group would have the share of one process, and starve on a machine
-	// with other work.
+	// machine, since so many ranks run on a node. One group would have the share of one process, and starve on a
+	// machine with other work.
 	nodeWeight = 8 * 1024
 	// unifiedWeight is the same in version 2, whose default is 100.
 	unifiedWeight = 800
@@ -44,7 +44,8 @@ func hierarchies(mounts string) []Hierarchy {
 		case "cgroup":
 			h := Hierarchy{Mount: fields[1]}
 			for _, option := range strings.Split(fields[3], ",") {
-				if known := []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc"}; contains(known, option) {
+				if known := []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids",
+					"hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc"}; contains(known, option) {
 					h.Controllers = append(h.Controllers, option)
 				}
 			}
@@ -68,7 +69,8 @@ func makeGroup(all []Hierarchy, group string) error {
 	for _, h := range all {
 		dir := filepath.Join(h.Mount, group)
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("make the node's control group: %w: if it is left from a cluster that is gone, remove it with `realcluster down`", err)
+			return fmt.Errorf("make the node's control group: %w: if it is left from a cluster that is gone, "+
+				"remove it with `realcluster down`", err)
 		}
 		if h.Unified {
 			if err := delegate(h.Mount, dir); err != nil {
@@ -122,7 +124,8 @@ func delegate(mount, dir string) error {
 		return nil // the controllers are version 1's
 	}
 	for _, at := range []string{mount, dir} {
-		if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte(strings.Join(words, " ")), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte(strings.Join(words, " ")),
+			0o644); err != nil {
 			return fmt.Errorf("give %s its controllers: %w", at, err)
 		}
 	}

@@ -48,7 +48,8 @@ func Check(ctx context.Context) error {
 	// In namespaces of its own, so that nothing is left: a mount, a bridge, a cable, and the translation of addresses.
 	const attempt = `mount --make-rprivate / && mount -t tmpfs none /mnt && ip link add name cg-try type bridge &&
 ip link add cg-try-0 type veth peer name cg-try-1 && iptables -t nat -A POSTROUTING -m comment --comment try -j MASQUERADE`
-	if err := command(ctx, "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "sh", "-c", attempt); err != nil {
+	if err := command(ctx, "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "sh",
+		"-c", attempt); err != nil {
 		return fmt.Errorf("namespaces, mounts, bridges or iptables are not allowed here: %w", err)
 	}
 	if err := checkForward(ctx); err != nil {
@@ -59,7 +60,8 @@ ip link add cg-try-0 type veth peer name cg-try-1 && iptables -t nat -A POSTROUT
 		return err
 	}
 	if mark, err := bridgeAlias(bridgeName); err == nil {
-		return InTheWayError{fmt.Errorf("the interface %s is there already (%q): another cluster runs, or one was not ended: `realcluster down --state-dir DIR` with the directory it names, else `ip link delete %s`",
+		return InTheWayError{fmt.Errorf("the interface %s is there already (%q): another cluster runs, or one was "+
+			"not ended: `realcluster down --state-dir DIR` with the directory it names, else `ip link delete %s`",
 			bridgeName, mark, bridgeName)}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -91,7 +93,8 @@ func checkGroups(all []Hierarchy) error {
 	}
 	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "devices"} {
 		if !have[c] {
-			return fmt.Errorf("there is no control group hierarchy with %q: the kubelet needs one (mount it below /sys/fs/cgroup)", c)
+			return fmt.Errorf("there is no control group hierarchy with %q: the kubelet needs one (mount it below "+
+				"/sys/fs/cgroup)", c)
 		}
 	}
 	return nil
@@ -131,8 +134,10 @@ func forwardRefuses(filter, rules string) string {
 	for line := range strings.Lines(rules) {
 		words := strings.Fields(line)
 		if len(words) == 3 && words[0] == "-P" && words[1] == "FORWARD" && words[2] != "ACCEPT" {
-			return fmt.Sprintf("the nodes could not reach each other: frames over a bridge go through the machine's rules (%s is 1), and iptables' chain FORWARD has the policy %s, as Docker sets it. "+
-				"Expected: ACCEPT, or a rule that accepts what comes from %s and goes there: iptables -I FORWARD -i %s -o %s -j ACCEPT", bridgeFilter, words[2], bridgeName, bridgeName, bridgeName)
+			return fmt.Sprintf("the nodes could not reach each other: frames over a bridge go through the "+
+				"machine's rules (%s is 1), and iptables' chain FORWARD has the policy %s, as Docker sets it. "+
+				"Expected: ACCEPT, or a rule that accepts what comes from %s and goes there: iptables -I FORWARD -i "+
+				"%s -o %s -j ACCEPT", bridgeFilter, words[2], bridgeName, bridgeName, bridgeName)
 		}
 	}
 	return ""

@@ -16,10 +16,13 @@ import (
 
 // testPlan uses other names and addresses than a cluster, which may run at the same time.
 func testPlan() Plan {
-	return Plan{Fabric: cluster.SharedMemoryPrefix + rand.Text(), Bridge: "cg-test", Gateway: netip.MustParseAddr("10.79.0.1"), Bits: 24, Nodes: []NodePlan{
-		{Name: "test-node-0", IP: netip.MustParseAddr("10.79.0.11"), Veth: "cg-test-0", PodSubnet: netip.MustParsePrefix("10.80.1.0/24"), Cgroup: "/commgroup-e2e-test-0"},
-		{Name: "test-node-1", IP: netip.MustParseAddr("10.79.0.12"), Veth: "cg-test-1", PodSubnet: netip.MustParsePrefix("10.80.2.0/24"), Cgroup: "/commgroup-e2e-test-1"},
-	}}
+	return Plan{Fabric: cluster.SharedMemoryPrefix + rand.Text(), Bridge: "cg-test",
+		Gateway: netip.MustParseAddr("10.79.0.1"), Bits: 24, Nodes: []NodePlan{
+			{Name: "test-node-0", IP: netip.MustParseAddr("10.79.0.11"), Veth: "cg-test-0",
+				PodSubnet: netip.MustParsePrefix("10.80.1.0/24"), Cgroup: "/commgroup-e2e-test-0"},
+			{Name: "test-node-1", IP: netip.MustParseAddr("10.79.0.12"), Veth: "cg-test-1",
+				PodSubnet: netip.MustParsePrefix("10.80.2.0/24"), Cgroup: "/commgroup-e2e-test-1"},
+		}}
 }
 
 // TestDownRemovesWhatWasMade makes what a cluster makes on the machine, stopping at various points as a crash would,
@@ -37,7 +40,8 @@ func TestDownRemovesWhatWasMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "ip", "link", "add", "x", "type", "bridge").CombinedOutput(); err != nil {
+	if out, err := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "ip", "link", "add", "x", "type",
+		"bridge").CombinedOutput(); err != nil {
 		t.Skipf("namespaces or bridges are not allowed here: %v: %s", err, out)
 	}
 	if err := checkGroups(hierarchies(string(mounts))); err != nil {
@@ -51,7 +55,8 @@ func TestDownRemovesWhatWasMade(t *testing.T) {
 		t.Skip(c)
 	}
 	plan := testPlan()
-	for name, nodes := range map[string]int{"before the bridge": -1, "after the bridge": 0, "after one node": 1, "after all": 2} {
+	for name, nodes := range map[string]int{"before the bridge": -1, "after the bridge": 0,
+		"after one node": 1, "after all": 2} {
 		t.Run(name, func(t *testing.T) {
 			state := cluster.State{Dir: filepath.Join(t.TempDir(), "state")}
 			t.Cleanup(func() {
@@ -105,9 +110,11 @@ func startSleeper(t *testing.T, state cluster.State, plan Plan, n NodePlan, grou
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script := "mount --make-rprivate / && mount -t tmpfs none " + dir + " && sleep 600 & echo 0 > " + filepath.Join(groups[0].Mount, n.Cgroup, "cgroup.procs") + "; exec sleep 600"
+	script := "mount --make-rprivate / && mount -t tmpfs none " + dir + " && sleep 600 & echo 0 > " +
+		filepath.Join(groups[0].Mount, n.Cgroup, "cgroup.procs") + "; exec sleep 600"
 	cmd := exec.Command("sh", "-c", script)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +138,8 @@ func TestForeignBridgeStays(t *testing.T) {
 	}
 	plan := testPlan()
 	plan.Bridge, plan.Nodes = "cg-foreign", nil
-	if out, err := exec.Command("ip", "link", "add", "name", plan.Bridge, "type", "bridge").CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "link", "add", "name", plan.Bridge, "type", "bridge").
+		CombinedOutput(); err != nil {
 		t.Skipf("bridges are not allowed here: %v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", plan.Bridge).Run() })

@@ -60,7 +60,8 @@ func routes(table string) ([]netip.Prefix, error) {
 			continue
 		}
 		if len(fields) < 8 {
-			return nil, fmt.Errorf("line %d of /proc/net/route has %d columns, expected at least 8: %q", i+1, len(fields), line)
+			return nil, fmt.Errorf("line %d of /proc/net/route has %d columns, expected at least 8: %q",
+				i+1, len(fields), line)
 		}
 		destination, err1 := littleEndian(fields[1])
 		mask, err2 := littleEndian(fields[7])
@@ -113,8 +114,8 @@ func conflict(machine []netip.Prefix, networks ...string) string {
 // makeBridge makes the nodes' network. The bridge is marked at once, so that a later command knows whose it is.
 func makeBridge(ctx context.Context, state cluster.State, p Plan) error {
 	if mark, err := bridgeAlias(p.Bridge); err == nil {
-		return fmt.Errorf("the interface %s is there already (%q): if it is another cluster's, end that with `realcluster down --state-dir`, else remove it with `ip link delete %s`",
-			p.Bridge, mark, p.Bridge)
+		return fmt.Errorf("the interface %s is there already (%q): if it is another cluster's, end that with "+
+			"`realcluster down --state-dir`, else remove it with `ip link delete %s`", p.Bridge, mark, p.Bridge)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -30,7 +30,8 @@ func TestRoutes(t *testing.T) {
 	if c := conflict(want[:1], nodeNetwork, podNetwork, serviceNetwork); c != "" {
 		t.Errorf("10.0.0.0/24 conflicts: %s", c)
 	}
-	for _, bad := range []string{"h\neth0 00000000 0\n", "h\neth0 x 0 0 0 0 0 0 0\n", "h\neth0 00000000 0 0 0 0 0 FFFFFFFFFF 0\n"} {
+	for _, bad := range []string{"h\neth0 00000000 0\n", "h\neth0 x 0 0 0 0 0 0 0\n",
+		"h\neth0 00000000 0 0 0 0 0 FFFFFFFFFF 0\n"} {
 		if got, err := routes(bad); err == nil {
 			t.Errorf("%q was taken as %v", bad, got)
 		}
@@ -45,7 +46,8 @@ func TestForwardPolicyThatSeparatesNodesIsNamed(t *testing.T) {
 		{"Docker", "1\n", docker, "policy DROP"},
 		{"Docker, and bridges are not filtered", "0\n", docker, ""},
 		{"Docker without br_netfilter", "", docker, ""},
-		{"Docker, and a person allowed the nodes", "1\n", strings.Replace(docker, "\n", "\n-A FORWARD -i cg-e2e -o cg-e2e -j ACCEPT\n", 1), ""},
+		{"Docker, and a person allowed the nodes", "1\n",
+			strings.Replace(docker, "\n", "\n-A FORWARD -i cg-e2e -o cg-e2e -j ACCEPT\n", 1), ""},
 		{"nothing", "1\n", "-P FORWARD ACCEPT\n", ""},
 	} {
 		if got := forwardRefuses(c.filter, c.rules); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
@@ -89,19 +91,22 @@ broken line
 // TestControllersAreTakenBack: those that the cluster switched on in the machine's root group, and no others.
 func TestControllersAreTakenBack(t *testing.T) {
 	mount := t.TempDir()
-	for name, text := range map[string]string{"cgroup.controllers": "cpuset cpu memory\n", "cgroup.subtree_control": "cpu memory\n"} {
+	for name, text := range map[string]string{"cgroup.controllers": "cpuset cpu memory\n",
+		"cgroup.subtree_control": "cpu memory\n"} {
 		if err := os.WriteFile(filepath.Join(mount, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before, err := notGiven([]Hierarchy{{Mount: "/nowhere", Controllers: []string{"cpu"}}, {Mount: mount, Unified: true}})
+	before, err := notGiven([]Hierarchy{{Mount: "/nowhere", Controllers: []string{"cpu"}},
+		{Mount: mount, Unified: true}})
 	if err != nil || !reflect.DeepEqual(before, map[string][]string{mount: {"cpuset"}}) {
 		t.Errorf("not given are %v, %v; expected cpuset", before, err)
 	}
 	if err := takeBack(before); err != nil {
 		t.Error(err)
 	}
-	if asked, err := os.ReadFile(filepath.Join(mount, "cgroup.subtree_control")); err != nil || string(asked) != "-cpuset" {
+	if asked, err := os.ReadFile(filepath.Join(mount, "cgroup.subtree_control")); err != nil ||
+		string(asked) != "-cpuset" {
 		t.Errorf("the kernel was asked %q, %v", asked, err)
 	}
 }
@@ -152,7 +157,8 @@ func TestReady(t *testing.T) {
 		state corev1.ConditionStatus
 		gpus  string
 		want  string
-	}{{"", "8", "no condition"}, {corev1.ConditionFalse, "8", "not ready"}, {corev1.ConditionTrue, "0", "offers 0"}, {corev1.ConditionTrue, "8", ""}} {
+	}{{"", "8", "no condition"}, {corev1.ConditionFalse, "8", "not ready"}, {corev1.ConditionTrue, "0", "offers 0"},
+		{corev1.ConditionTrue, "8", ""}} {
 		node.Status = corev1.NodeStatus{Allocatable: corev1.ResourceList{gpuResource: resource.MustParse(c.gpus)}}
 		if c.state != "" {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.state}}

@@ -61,14 +61,16 @@ func NewPlan(n int) (Plan, error) {
 		return Plan{}, fmt.Errorf("%d nodes asked for: 1 to %d", n, MaxNodes)
 	}
 	nodes := netip.MustParsePrefix(nodeNetwork)
-	p := Plan{Bridge: bridgeName, Gateway: nodes.Addr().Next(), Bits: nodes.Bits(), Fabric: cluster.SharedMemoryPrefix + rand.Text()}
+	p := Plan{Bridge: bridgeName, Gateway: nodes.Addr().Next(), Bits: nodes.Bits(),
+		Fabric: cluster.SharedMemoryPrefix + rand.Text()}
 	address := nodes.Addr().As4()
 	subnet := netip.MustParsePrefix(podNetwork).Addr().As4()
 	for i := range n {
 		address[3] = byte(firstNode + i)
 		subnet[2] = byte(i + 1)
 		p.Nodes = append(p.Nodes, NodePlan{
-			Name: fmt.Sprintf("e2e-node-%d", i), IP: netip.AddrFrom4(address), Veth: fmt.Sprintf("%s-%d", bridgeName, i),
+			Name: fmt.Sprintf("e2e-node-%d", i), IP: netip.AddrFrom4(address),
+			Veth:      fmt.Sprintf("%s-%d", bridgeName, i),
 			PodSubnet: netip.PrefixFrom(netip.AddrFrom4(subnet), 24), Cgroup: fmt.Sprintf("/commgroup-e2e-%d", i),
 		})
 	}

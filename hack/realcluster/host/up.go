@@ -37,7 +37,8 @@ const (
 // Options of a cluster.
 type Options struct {
 	State cluster.State
-	// Executable is this program; Binaries holds the control plane's, kubelet's and kube-proxy's; CNI the network plugins.
+	// Executable is this program; Binaries holds the control plane's, kubelet's and kube-proxy's; CNI the network
+	// plugins.
 	Executable, Binaries, CNI string
 	Nodes, GPUs               int
 	// Model of the simulated GPUs.
@@ -108,7 +109,8 @@ func Up(ctx context.Context, o Options) error {
 	if err := markNodes(ctx, o, plan); err != nil {
 		return err
 	}
-	o.Log("%d nodes ready with %d %s each after %.1f s", len(plan.Nodes), o.GPUs, gpuResource, time.Since(began).Seconds())
+	o.Log("%d nodes ready with %d %s each after %.1f s",
+		len(plan.Nodes), o.GPUs, gpuResource, time.Since(began).Seconds())
 	return nil
 }
 
@@ -137,17 +139,20 @@ func startNode(ctx context.Context, o Options, cp *cluster.ControlPlane, plan Pl
 		Name: n.Name, IP: n.IP.String(), Gateway: plan.Gateway.String(), PrefixBits: plan.Bits,
 		PodSubnet: n.PodSubnet.String(), ClusterSubnet: podNetwork, ClusterDNS: dnsAddress, Routes: map[string]string{},
 		CgroupRoot: n.Cgroup, GPUs: o.GPUs, PauseImage: o.PauseImage,
-		Root: filepath.Join(dir, "mount"), Tree: o.State.NodeRoot(n.Name), Var: filepath.Join(dir, "var"), Settings: filepath.Join(dir, "settings"),
-		Logs: filepath.Join(o.State.LogDir(), n.Name), Binaries: o.Binaries, CNI: o.CNI, Fabric: plan.Fabric,
+		Root: filepath.Join(dir, "mount"), Tree: o.State.NodeRoot(n.Name), Var: filepath.Join(dir, "var"),
+		Settings: filepath.Join(dir, "settings"),
+		Logs:     filepath.Join(o.State.LogDir(), n.Name), Binaries: o.Binaries, CNI: o.CNI, Fabric: plan.Fabric,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"), Proxy: o.State.Path("pki", "kube-proxy.kubeconfig"),
-		CertFile: cp.PKI.CertFile("node-" + n.Name), KeyFile: cp.PKI.KeyFile("node-" + n.Name), CAFile: cp.PKI.CertFile("ca"),
+		CertFile: cp.PKI.CertFile("node-" + n.Name), KeyFile: cp.PKI.KeyFile("node-" + n.Name),
+		CAFile: cp.PKI.CertFile("ca"),
 	}
 	for i, other := range plan.Nodes {
 		if i != index {
 			c.Routes[other.PodSubnet.String()] = other.IP.String()
 		}
 	}
-	for _, d := range []string{c.Root, c.Var, c.Settings, c.Logs, filepath.Join(c.Var, "log"), filepath.Join(c.Var, "lib")} {
+	for _, d := range []string{c.Root, c.Var, c.Settings, c.Logs, filepath.Join(c.Var, "log"),
+		filepath.Join(c.Var, "lib")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
@@ -190,7 +195,8 @@ func startNode(ctx context.Context, o Options, cp *cluster.ControlPlane, plan Pl
 
 // launch starts the first process. All of the node is below it, so that its end is the node's.
 func (o Options) launch(ctx context.Context, plan Plan, n NodePlan, config string) error {
-	logFile, err := os.OpenFile(filepath.Join(o.State.LogDir(), nodeRecord(n)+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	logFile, err := os.OpenFile(filepath.Join(o.State.LogDir(), nodeRecord(n)+".log"),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
@@ -204,7 +210,8 @@ func (o Options) launch(ctx context.Context, plan Plan, n NodePlan, config strin
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, logFile, logFile, "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
 	err = cmd.Start()
 	_ = in.Close()
@@ -308,7 +315,8 @@ func markNodes(ctx context.Context, o Options, plan Plan) error {
 	if err := allowKubelets(ctx, client); err != nil {
 		return err
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true","amd.com/gpu.product-name":"AMD_Instinct_%s",%q:"true"},"annotations":{%q:"GPUs, sysfs and ROCm of this node are simulated"}}}`,
+	patch := fmt.Appendf(nil,
+		`{"metadata":{"labels":{%q:"true","amd.com/gpu.product-name":"AMD_Instinct_%s",%q:"true"},"annotations":{%q:"GPUs, sysfs and ROCm of this node are simulated"}}}`,
 		gpuLabel, strings.ReplaceAll(o.Model, " ", "_"), SimulatedKey, SimulatedKey)
 	for _, n := range plan.Nodes {
 		err := await(ctx, n.Name+" to be ready with its GPUs", func() error {
@@ -320,7 +328,8 @@ func markNodes(ctx context.Context, o Options, plan Plan) error {
 				return err
 			}
 			if node.Labels[SimulatedKey] == "" {
-				if _, err := client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				if _, err := client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch,
+					metav1.PatchOptions{}); err != nil {
 					return err
 				}
 			}
@@ -338,7 +347,8 @@ func allowKubelets(ctx context.Context, client kubernetes.Interface) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "realcluster:kube-apiserver-kubelet"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kubelet-api-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: cluster.KubeletClientName}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind,
+			Name: cluster.KubeletClientName}},
 	}
 	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 	return err
@@ -377,7 +387,8 @@ func Load(ctx context.Context, state cluster.State, archives []string) error {
 				return
 			}
 			for _, archive := range archives {
-				if err := commandWithin(ctx, loadDeadline, "ctr", "--address", containerdOf(r), "--namespace", "k8s.io", "images", "import", archive); err != nil {
+				if err := commandWithin(ctx, loadDeadline, "ctr", "--address", containerdOf(r), "--namespace", "k8s.io",
+					"images", "import", archive); err != nil {
 					results <- fmt.Errorf("load %s into %s: %w", archive, n.Name, err)
 					return
 				}

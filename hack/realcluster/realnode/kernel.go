@@ -10,7 +10,8 @@ import (
 // kernelSettings are what a kubelet sets on its machine, by their path below /proc/sys. No namespace keeps them apart,
 // so a node has files in their place: the machine's own stay as they are.
 var kernelSettings = []string{
-	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
+	"kernel/keys/root_maxbytes",
 }
 
 // machineSettings are the folders of /proc/sys that hold settings of the whole machine: read-only in a node, so that

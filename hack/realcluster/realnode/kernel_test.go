@@ -93,7 +93,8 @@ func changeSettings(t *testing.T, dir string) {
 			t.Errorf("the node set %s to %q and sees %q, %v", name, other, seen, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(proc, "sys/fs/file-max"), []byte("123456\n"), 0o644); !errors.Is(err, syscall.EROFS) {
+	if err := os.WriteFile(filepath.Join(proc, "sys/fs/file-max"), []byte("123456\n"),
+		0o644); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("another setting of the machine could be written to: %v", err)
 	}
 }

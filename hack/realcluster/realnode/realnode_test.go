@@ -15,9 +15,11 @@ func TestPlanSys(t *testing.T) {
 	file, link := &fstest.MapFile{}, func(target string) *fstest.MapFile {
 		return &fstest.MapFile{Mode: os.ModeSymlink, Data: []byte(target)}
 	}
-	tree := fstest.MapFS{"class/kfd/kfd/x": file, "class/drm/card0": file, "devices/pci0000:00/x": file, "module/amdgpu/version": file}
+	tree := fstest.MapFS{"class/kfd/kfd/x": file, "class/drm/card0": file, "devices/pci0000:00/x": file,
+		"module/amdgpu/version": file}
 	machine := fstest.MapFS{
-		"fs/cgroup/x": file, "class/drm/card7": file, "class/tty/x": file, "class/lnk": link("../devices"), "devices/system/cpu": file,
+		"fs/cgroup/x": file, "class/drm/card7": file, "class/tty/x": file, "class/lnk": link("../devices"),
+		"devices/system/cpu":       file,
 		"devices/pci0000:00/other": file, "module/amdgpu/other": file, "module/kvm/x": file, "kernel": file,
 	}
 	got, err := planSys(tree, machine)
@@ -25,7 +27,8 @@ func TestPlanSys(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []sysOp{
-		{Path: "class/lnk", Link: "../devices", File: true}, {Path: "class/tty"}, {Path: "devices/system"}, {Path: "fs"},
+		{Path: "class/lnk", Link: "../devices", File: true}, {Path: "class/tty"},
+		{Path: "devices/system"}, {Path: "fs"},
 		{Path: "kernel", File: true}, {Path: "module/kvm"},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -64,7 +67,8 @@ func TestContainerSpec(t *testing.T) {
 	if err := json.Unmarshal(data, &spec); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(spec.Process.Env, []string{"PATH=/bin", "SIMROCM_ROOT=/run/simrocm"}) || len(spec.Process.Args) != 1 {
+	if !slices.Equal(spec.Process.Env, []string{"PATH=/bin", "SIMROCM_ROOT=/run/simrocm"}) ||
+		len(spec.Process.Args) != 1 {
 		t.Errorf("process %+v", spec.Process)
 	}
 	var at []string

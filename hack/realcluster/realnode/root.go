@@ -28,7 +28,8 @@ func MakeRoot(c Config) error {
 		from, to string
 		write    bool
 	}{
-		{c.Var, "/var", true}, {c.Logs, InnerLogs, true}, {c.Settings, InnerSettings, false}, {c.Binaries, InnerBinaries, false},
+		{c.Var, "/var", true}, {c.Logs, InnerLogs, true}, {c.Settings, InnerSettings, false},
+		{c.Binaries, InnerBinaries, false},
 		{c.CNI, "/realcluster/cni", false}, {c.Tree, InnerTree, false}, {c.Fabric, InnerFabric, true},
 	} {
 		r.bind(m.from, m.to, m.write)

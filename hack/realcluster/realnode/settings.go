@@ -30,7 +30,8 @@ const (
 // WriteSettings writes the configuration of all that runs in the node. Paths in it are those inside the node.
 func WriteSettings(c Config) error {
 	for _, copied := range []struct{ from, to string }{
-		{c.Kubeconfig, nodeKubeconfig}, {c.Proxy, proxyConfig}, {c.CertFile, certFile}, {c.KeyFile, keyFile}, {c.CAFile, caFile},
+		{c.Kubeconfig, nodeKubeconfig}, {c.Proxy, proxyConfig}, {c.CertFile, certFile}, {c.KeyFile, keyFile},
+		{c.CAFile, caFile},
 	} {
 		data, err := os.ReadFile(copied.from)
 		if err != nil {
@@ -41,7 +42,8 @@ func WriteSettings(c Config) error {
 		}
 	}
 	for name, text := range map[string]string{
-		containerdFile: containerdSettings(c), kubeletFile: kubeletSettings(c), proxyFile: proxySettings(c), cniFile: cniSettings(c),
+		containerdFile: containerdSettings(c), kubeletFile: kubeletSettings(c), proxyFile: proxySettings(c),
+		cniFile:    cniSettings(c),
 		resolvFile: "# Names are asked at the cluster's own DNS address.\n",
 	} {
 		if err := writeSetting(c, name, text, 0o644); err != nil {
@@ -112,7 +114,8 @@ staticPodPath: ""
 nodeStatusUpdateFrequency: 5s
 shutdownGracePeriod: 0s
 logging: {format: text}
-`, inner(caFile), inner(certFile), inner(keyFile), ContainerdSocket, c.CgroupRoot, c.ClusterDNS, inner(resolvFile), kubeletDir)
+`, inner(caFile), inner(certFile), inner(keyFile), ContainerdSocket, c.CgroupRoot, c.ClusterDNS,
+		inner(resolvFile), kubeletDir)
 }
 
 // proxySettings leave the machine's own limits of tracked connections as they are.
@@ -169,7 +172,8 @@ func containerSpec(defaults []byte) ([]byte, error) {
 		return at == "/sys" || strings.HasPrefix(at, "/sys/")
 	})
 	bind := func(source, destination string) map[string]any {
-		return map[string]any{"destination": destination, "type": "bind", "source": source, "options": []string{"rbind", "ro", "nosuid", "nodev", "noexec"}}
+		return map[string]any{"destination": destination, "type": "bind", "source": source,
+			"options": []string{"rbind", "ro", "nosuid", "nodev", "noexec"}}
 	}
 	spec["mounts"] = append(mounts, bind("/sys", "/sys"), bind(InnerTree, containerTree))
 	return json.MarshalIndent(spec, "", "  ")

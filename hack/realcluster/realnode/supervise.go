@@ -60,8 +60,9 @@ func Run(ctx context.Context, c Config, log *slog.Logger) error {
 	})
 	pluginEnded := make(chan error, 1)
 	go func() { pluginEnded <- plugin.Run(ctx) }()
-	if err := s.start("kubelet", InnerBinaries+"/kubelet", "--config="+inner(kubeletFile), "--kubeconfig="+inner(nodeKubeconfig),
-		"--hostname-override="+c.Name, "--node-ip="+c.IP, "--root-dir="+kubeletDir, "--cert-dir="+kubeletDir+"/pki"); err != nil {
+	if err := s.start("kubelet", InnerBinaries+"/kubelet", "--config="+inner(kubeletFile),
+		"--kubeconfig="+inner(nodeKubeconfig), "--hostname-override="+c.Name, "--node-ip="+c.IP,
+		"--root-dir="+kubeletDir, "--cert-dir="+kubeletDir+"/pki"); err != nil {
 		return err
 	}
 	if err := s.start("kube-proxy", InnerBinaries+"/kube-proxy", "--config="+inner(proxyFile)); err != nil {
@@ -191,7 +192,8 @@ func (s *supervisor) start(name, program string, args ...string) error {
 	s.log.Info("started", "service", name, "pid", pid)
 	go func() {
 		status := <-done
-		s.ended <- fmt.Errorf("%s ended (exit status %d, signal %d): see %s.log beside this log", name, status.ExitStatus(), status.Signal(), name)
+		s.ended <- fmt.Errorf("%s ended (exit status %d, signal %d): see %s.log beside this log",
+			name, status.ExitStatus(), status.Signal(), name)
 	}()
 	return nil
 }
@@ -214,11 +216,13 @@ func (s *supervisor) run(ctx context.Context, program string, args ...string) (s
 	case status = <-done:
 	case <-ctx.Done():
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		return "", fmt.Errorf("%s %s did not end in %s: %w", program, strings.Join(args, " "), commandDeadline, ctx.Err())
+		return "",
+			fmt.Errorf("%s %s did not end in %s: %w", program, strings.Join(args, " "), commandDeadline, ctx.Err())
 	}
 	text, err := os.ReadFile(out.Name())
 	if err == nil && status.ExitStatus() != 0 {
-		err = fmt.Errorf("%s %s: exit status %d: %s", program, strings.Join(args, " "), status.ExitStatus(), strings.TrimSpace(string(text)))
+		err = fmt.Errorf("%s %s: exit status %d: %s",
+			program, strings.Join(args, " "), status.ExitStatus(), strings.TrimSpace(string(text)))
 	}
 	return string(text), err
 }
@@ -270,7 +274,8 @@ func (s *supervisor) containerd(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("containerd did not answer within %s: %w: see containerd.log beside this log", containerdDeadline, err)
+			return fmt.Errorf("containerd did not answer within %s: %w: see containerd.log beside this log",
+				containerdDeadline, err)
 		}
 		select {
 		case <-ctx.Done():

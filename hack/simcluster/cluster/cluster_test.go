@@ -29,7 +29,8 @@ func TestIssuedCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pki.Issue("node", Identity{CN: "system:node:a", Organizations: []string{"system:nodes"}, IPs: []net.IP{net.IPv4(127, 77, 1, 1)}}); err != nil {
+	if err := pki.Issue("node", Identity{CN: "system:node:a", Organizations: []string{"system:nodes"},
+		IPs: []net.IP{net.IPv4(127, 77, 1, 1)}}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(pki.CertFile("node"))
@@ -48,7 +49,8 @@ func TestIssuedCertificates(t *testing.T) {
 			t.Errorf("usage %d: %v", usage, err)
 		}
 	}
-	if cert.Subject.CommonName != "system:node:a" || len(cert.Subject.Organization) != 1 || cert.VerifyHostname("127.77.1.1") != nil {
+	if cert.Subject.CommonName != "system:node:a" || len(cert.Subject.Organization) != 1 ||
+		cert.VerifyHostname("127.77.1.1") != nil {
 		t.Errorf("subject %s, addresses %v", cert.Subject, cert.IPAddresses)
 	}
 	if info, err := os.Stat(pki.KeyFile("node")); err != nil || info.Mode().Perm() != 0o600 {

@@ -52,12 +52,14 @@ type Options struct {
 
 // Up starts etcd, the API server, the controller manager and the scheduler from the binaries in a folder, on loopback
 // addresses, and waits until each is ready. log gets one line a step.
-func Up(ctx context.Context, state State, binaries string, log func(format string, args ...any)) (*ControlPlane, error) {
+func Up(ctx context.Context, state State, binaries string,
+	log func(format string, args ...any)) (*ControlPlane, error) {
 	return UpWith(ctx, state, binaries, Options{}, log)
 }
 
 // UpWith is Up with options.
-func UpWith(ctx context.Context, state State, binaries string, o Options, log func(format string, args ...any)) (*ControlPlane, error) {
+func UpWith(ctx context.Context, state State, binaries string, o Options,
+	log func(format string, args ...any)) (*ControlPlane, error) {
 	if !o.Claimed {
 		if err := state.Claim(); err != nil {
 			return nil, err
@@ -80,7 +82,8 @@ func UpWith(ctx context.Context, state State, binaries string, o Options, log fu
 	if o.Address != nil {
 		address = net.JoinHostPort(o.Address.String(), strconv.Itoa(apiServerPort))
 	}
-	cp := &ControlPlane{State: state, PKI: pki, Server: "https://" + address, address: address, routed: o.Address != nil}
+	cp := &ControlPlane{State: state, PKI: pki, Server: "https://" + address, address: address,
+		routed: o.Address != nil}
 	for name, path := range map[string]string{
 		"admin": state.Kubeconfig(), "kube-controller-manager": state.Path("pki", "kube-controller-manager.kubeconfig"),
 		"kube-scheduler": state.Path("pki", "kube-scheduler.kubeconfig"),
@@ -130,7 +133,8 @@ func (cp *ControlPlane) waitForServiceAccount(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the controller manager made no default service account within %s (the API server answers HTTP %d, %w); the end of its log:\n%s",
+			return fmt.Errorf("the controller manager made no default service account "+
+				"within %s (the API server answers HTTP %d, %w); the end of its log:\n%s",
 				readyDeadline, code, errors.Join(err, ctx.Err()), cp.LogTail("kube-controller-manager", 25))
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -147,7 +151,8 @@ func issueAll(dir string, o Options) (*PKI, error) {
 	if o.Address != nil {
 		apiServer = append(slices.Clone(loopback), o.Address)
 	}
-	serverNames := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	serverNames := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local"}
 	for name, id := range map[string]Identity{
 		"etcd":                    {CN: "etcd", IPs: loopback, DNSNames: []string{"localhost"}},
 		"kube-apiserver":          {CN: "kube-apiserver", IPs: apiServer, DNSNames: serverNames},
@@ -167,7 +172,8 @@ func issueAll(dir string, o Options) (*PKI, error) {
 // as the Node authorizer and NodeRestriction expect it. The certificate also serves the node's log endpoint.
 func (cp *ControlPlane) AddNodeIdentity(node string, ip net.IP, kubeconfig string) error {
 	name := "node-" + node
-	id := Identity{CN: "system:node:" + node, Organizations: []string{"system:nodes"}, IPs: []net.IP{ip}, DNSNames: []string{node}}
+	id := Identity{CN: "system:node:" + node, Organizations: []string{"system:nodes"}, IPs: []net.IP{ip},
+		DNSNames: []string{node}}
 	if err := cp.PKI.Issue(name, id); err != nil {
 		return err
 	}
@@ -183,9 +189,11 @@ func etcd(cp *ControlPlane, binaries string, clientPort, peerPort int) process {
 		argv: []string{
 			filepath.Join(binaries, "etcd"), "--name=simcluster", "--data-dir=" + cp.Path("etcd"),
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=simcluster=" + peer,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+			"--initial-cluster=simcluster=" + peer,
 			"--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca, "--client-cert-auth",
-			"--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca, "--peer-client-cert-auth",
+			"--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca,
+			"--peer-client-cert-auth",
 			// The state is thrown away with the cluster, so it need not survive a power cut.
 			"--unsafe-no-fsync", "--log-level=warn",
 		},
@@ -196,11 +204,13 @@ func apiServer(cp *ControlPlane, binaries string, etcdPort int) process {
 	pki := cp.PKI
 	host, port, _ := net.SplitHostPort(cp.address) // JoinHostPort made it
 	p := process{
-		name: "kube-apiserver", readyURL: cp.Server + "/readyz", deadline: readyDeadline, env: []string{"GOMEMLIMIT=1GiB"},
+		name: "kube-apiserver", readyURL: cp.Server + "/readyz", deadline: readyDeadline,
+		env: []string{"GOMEMLIMIT=1GiB"},
 		argv: []string{
 			filepath.Join(binaries, "kube-apiserver"),
 			"--bind-address=" + host, "--advertise-address=" + host, "--secure-port=" + port,
-			"--tls-cert-file=" + pki.CertFile("kube-apiserver"), "--tls-private-key-file=" + pki.KeyFile("kube-apiserver"),
+			"--tls-cert-file=" + pki.CertFile("kube-apiserver"),
+			"--tls-private-key-file=" + pki.KeyFile("kube-apiserver"),
 			"--client-ca-file=" + pki.CertFile("ca"),
 			fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", etcdPort), "--etcd-cafile=" + pki.CertFile("ca"),
 			"--etcd-certfile=" + pki.CertFile("etcd"), "--etcd-keyfile=" + pki.KeyFile("etcd"),
@@ -228,11 +238,13 @@ func apiServer(cp *ControlPlane, binaries string, etcdPort int) process {
 func controllerManager(cp *ControlPlane, binaries string, port int) process {
 	config := cp.Path("pki", "kube-controller-manager.kubeconfig")
 	return process{
-		name: "kube-controller-manager", readyURL: fmt.Sprintf("https://127.0.0.1:%d/healthz", port), deadline: readyDeadline,
-		env: []string{"GOMEMLIMIT=512MiB"},
+		name: "kube-controller-manager", readyURL: fmt.Sprintf("https://127.0.0.1:%d/healthz", port),
+		deadline: readyDeadline,
+		env:      []string{"GOMEMLIMIT=512MiB"},
 		argv: []string{
 			filepath.Join(binaries, "kube-controller-manager"),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + cp.Path("pki", "kube-controller-manager"),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+			"--cert-dir=" + cp.Path("pki", "kube-controller-manager"),
 			"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 			"--root-ca-file=" + cp.PKI.CertFile("ca"),
 			"--service-account-private-key-file=" + cp.PKI.KeyFile("service-account"),
@@ -248,7 +260,8 @@ func scheduler(cp *ControlPlane, binaries string, port int) process {
 		env: []string{"GOMEMLIMIT=256MiB"},
 		argv: []string{
 			filepath.Join(binaries, "kube-scheduler"),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + cp.Path("pki", "kube-scheduler"),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+			"--cert-dir=" + cp.Path("pki", "kube-scheduler"),
 			"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 			"--leader-elect=false", "--profiling=false",
 		},
@@ -267,7 +280,8 @@ func (cp *ControlPlane) StartNodes(ctx context.Context, executable string) error
 	}
 	return cp.startAndWait(ctx, client, process{
 		name: "nodes", deadline: readyDeadline, readyURL: fmt.Sprintf("http://127.0.0.1:%d/healthz", ports[0]),
-		argv: []string{executable, "node", "--state-dir=" + cp.Dir, fmt.Sprintf("--health-address=127.0.0.1:%d", ports[0])},
+		argv: []string{executable, "node", "--state-dir=" + cp.Dir,
+			fmt.Sprintf("--health-address=127.0.0.1:%d", ports[0])},
 	})
 }
 
@@ -278,7 +292,8 @@ func Down(state State, log func(format string, args ...any)) error {
 		return nil
 	}
 	if !state.Exists() {
-		return fmt.Errorf("%s was not made by simcluster (it has no %s): nothing was ended or removed", state.Dir, markFile)
+		return fmt.Errorf("%s was not made by simcluster (it has no %s): nothing was ended or removed",
+			state.Dir, markFile)
 	}
 	records, err := procs.Load(state.RunDir())
 	if err != nil {

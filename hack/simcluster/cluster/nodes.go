@@ -82,8 +82,10 @@ func (cp *ControlPlane) WriteNodes(specs []NodeSpec, images simnode.Images) erro
 		}
 		name := "node-" + spec.Name
 		config.Nodes = append(config.Nodes, simnode.NodeConfig{
-			Name: spec.Name, IP: ip.String(), Root: spec.Root, CPU: spec.CPU, Memory: spec.Memory, GPUs: spec.GPUs, Labels: spec.Labels,
-			Kubeconfig: kubeconfig, CertFile: cp.PKI.CertFile(name), KeyFile: cp.PKI.KeyFile(name), CAFile: cp.PKI.CertFile("ca"),
+			Name: spec.Name, IP: ip.String(), Root: spec.Root, CPU: spec.CPU, Memory: spec.Memory, GPUs: spec.GPUs,
+			Labels:     spec.Labels,
+			Kubeconfig: kubeconfig, CertFile: cp.PKI.CertFile(name), KeyFile: cp.PKI.KeyFile(name),
+			CAFile: cp.PKI.CertFile("ca"),
 		})
 	}
 	if err := WriteJSON(cp.ImagesFile(), images); err != nil {

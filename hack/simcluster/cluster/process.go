@@ -70,7 +70,8 @@ func (s State) startAndWait(ctx context.Context, client *http.Client, p process)
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-ended:
-			return fmt.Errorf("%s ended before it was ready (%w); the end of its log:\n%s", p.name, err, s.LogTail(p.name, 25))
+			return fmt.Errorf("%s ended before it was ready (%w); the end of its log:\n%s",
+				p.name, err, s.LogTail(p.name, 25))
 		case <-tick.C:
 		}
 		if p.readyURL == "" {
@@ -116,7 +117,8 @@ func probeClient(pki *PKI, verify bool) (*http.Client, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(pki.cert)
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, InsecureSkipVerify: !verify, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, InsecureSkipVerify: !verify,
+		MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
 }
 

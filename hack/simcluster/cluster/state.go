@@ -61,14 +61,16 @@ func (s State) Claim() error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty: if it holds a cluster, end it (`simcluster down`, or `realcluster down` where it has real nodes), else choose another --state-dir", s.Dir)
+		return fmt.Errorf("%s is not empty: if it holds a cluster, end it (`simcluster down`, or `realcluster down` "+
+			"where it has real nodes), else choose another --state-dir", s.Dir)
 	}
 	for _, dir := range []string{s.Dir, s.LogDir(), s.RunDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(s.Path(markFile), []byte("made by simcluster; `simcluster down` removes this directory\n"), 0o644)
+	return os.WriteFile(s.Path(markFile),
+		[]byte("made by simcluster; `simcluster down` removes this directory\n"), 0o644)
 }
 
 // LockFile is beside the state directory, which comes and goes.
@@ -102,7 +104,8 @@ func WriteJSON(path string, value any) error {
 
 // WriteKubeconfig writes a kubeconfig for a client certificate. Paths in it are absolute.
 func WriteKubeconfig(path, server string, pki *PKI, certName string) error {
-	return writeKubeconfig(path, certName, &clientcmdapi.Cluster{Server: server, CertificateAuthority: pki.CertFile("ca")},
+	return writeKubeconfig(path, certName,
+		&clientcmdapi.Cluster{Server: server, CertificateAuthority: pki.CertFile("ca")},
 		&clientcmdapi.AuthInfo{ClientCertificate: pki.CertFile(certName), ClientKey: pki.KeyFile(certName)})
 }
 
@@ -122,7 +125,8 @@ func writeKubeconfig(path, certName string, cluster *clientcmdapi.Cluster, user 
 	config := clientcmdapi.NewConfig()
 	config.Clusters["simcluster"] = cluster
 	config.AuthInfos[certName] = user
-	config.Contexts["simcluster"] = &clientcmdapi.Context{Cluster: "simcluster", AuthInfo: certName, Namespace: "default"}
+	config.Contexts["simcluster"] = &clientcmdapi.Context{Cluster: "simcluster", AuthInfo: certName,
+		Namespace: "default"}
 	config.CurrentContext = "simcluster"
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

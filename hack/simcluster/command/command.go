@@ -23,7 +23,8 @@ func Out(format string, args ...any) { fmt.Printf("  "+format+"\n", args...) }
 
 // Run executes the command line until a signal asks to end, and prints the error.
 func Run(root *cobra.Command) error {
-	ctrllog.SetLogger(logr.Discard()) // else the client library prints a stack trace where a slow machine takes long to the first client
+	// else the client library prints a stack trace where a slow machine takes long to the first client
+	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root.SilenceUsage, root.SilenceErrors = true, true

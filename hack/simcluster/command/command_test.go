@@ -20,10 +20,12 @@ func TestLockGoesWithItsState(t *testing.T) {
 		before, do func(cluster.State) error
 		stays      bool
 	}{
-		"down, and nothing is there": {nil, func(state cluster.State) error { return cluster.Down(state, t.Logf) }, false},
-		"down, and it is refused":    {nil, func(cluster.State) error { return refused }, false},
+		"down, and nothing is there": {nil,
+			func(state cluster.State) error { return cluster.Down(state, t.Logf) }, false},
+		"down, and it is refused": {nil, func(cluster.State) error { return refused }, false},
 		"down of a foreign directory": {
-			func(state cluster.State) error { return os.Mkdir(state.Dir, 0o755) }, func(state cluster.State) error { return cluster.Down(state, t.Logf) }, false},
+			func(state cluster.State) error { return os.Mkdir(state.Dir, 0o755) },
+			func(state cluster.State) error { return cluster.Down(state, t.Logf) }, false},
 		"down":                   {claim, remove, false},
 		"down that does not end": {claim, func(cluster.State) error { return refused }, true},
 		"up":                     {nil, claim, true},

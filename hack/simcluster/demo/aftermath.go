@@ -80,7 +80,8 @@ func (a *Aftermath) takeGroup(group *v1alpha1.CommGroup) (lines []string) {
 func (a *Aftermath) takeTask(t *v1alpha1.CommTask) (lines []string) {
 	if run := t.Spec.Run; t.Spec.NodeName == FaultyNode && run != nil && run.Stale != nil && a.Stale == nil {
 		a.Stale = run.Stale.DeepCopy()
-		lines = append(lines, fmt.Sprintf("CommTask %s: the result of run %s is stale (%s)", t.Name, run.ID, run.Stale.Reason))
+		lines = append(lines,
+			fmt.Sprintf("CommTask %s: the result of run %s is stale (%s)", t.Name, run.ID, run.Stale.Reason))
 	}
 	return lines
 }
@@ -93,7 +94,8 @@ func (a *Aftermath) takeNode(n *v1alpha1.CommNode, elapsed time.Duration) (lines
 	for _, p := range n.Status.Facts.Problems {
 		if p.Severity == v1alpha1.SeverityError {
 			a.Reported = elapsed
-			return append(lines, fmt.Sprintf("CommNode %s reports %s: %s", n.Name, strings.TrimSpace(p.Code+" "+p.Subject()), p.Message))
+			return append(lines, fmt.Sprintf("CommNode %s reports %s: %s",
+				n.Name, strings.TrimSpace(p.Code+" "+p.Subject()), p.Message))
 		}
 	}
 	return lines
@@ -103,7 +105,8 @@ func (a *Aftermath) takeNode(n *v1alpha1.CommNode, elapsed time.Duration) (lines
 func (a *Aftermath) takeEvents(events []corev1.Event, bootID string) (lines []string) {
 	for i := range events {
 		e := &events[i]
-		if a.StaleEvent == "" && e.Reason == v1alpha1.ReasonResultsStale && e.InvolvedObject.Name == groupName && strings.Contains(e.Message, bootID) {
+		if a.StaleEvent == "" && e.Reason == v1alpha1.ReasonResultsStale && e.InvolvedObject.Name == groupName &&
+			strings.Contains(e.Message, bootID) {
 			a.StaleEvent = e.Message
 			lines = append(lines, fmt.Sprintf("event %s: %s", e.Reason, e.Message))
 		}
@@ -130,7 +133,8 @@ func (a *Aftermath) podsText() string {
 // JudgeChange says whether what was seen after a change is the outcome that the demo expects of it.
 func JudgeChange(a *Aftermath, fault *Fault, pci []string) Outcome {
 	if others := a.strangers(); len(others) > 0 {
-		return Outcome{Done: true, Seen: fmt.Sprintf("run pods started on %s, which did not change", strings.Join(others, ", "))}
+		return Outcome{Done: true,
+			Seen: fmt.Sprintf("run pods started on %s, which did not change", strings.Join(others, ", "))}
 	}
 	if fault.Incompatible {
 		return a.judgeIncompatible(fault, pci)
@@ -140,7 +144,8 @@ func JudgeChange(a *Aftermath, fault *Fault, pci []string) Outcome {
 
 func (a *Aftermath) judgeRerun(fault *Fault) Outcome {
 	run, ready := a.Group.Status.Run, current(a.Group, v1alpha1.ConditionReady)
-	if !a.Group.Status.Settled() || run.ID == a.RunBefore || ready == nil || ready.Reason == v1alpha1.ReasonRunInProgress {
+	if !a.Group.Status.Settled() || run.ID == a.RunBefore || ready == nil ||
+		ready.Reason == v1alpha1.ReasonRunInProgress {
 		return Outcome{Seen: "no run after the change has finished yet"}
 	}
 	// From here on the run is over, and what is missing will not come, but for the event and the last writes.
@@ -157,9 +162,11 @@ func (a *Aftermath) judgeRerun(fault *Fault) Outcome {
 	case a.StaleCount != 1:
 		return done("status.members.stale was %d at most, want 1", a.StaleCount)
 	case a.StaleEvent == "" || !strings.Contains(a.StaleEvent, FaultyNode):
-		return Outcome{Seen: fmt.Sprintf("no event %s names %s; there is %q", v1alpha1.ReasonResultsStale, FaultyNode, a.StaleEvent)}
+		return Outcome{Seen: fmt.Sprintf("no event %s names %s; there is %q",
+			v1alpha1.ReasonResultsStale, FaultyNode, a.StaleEvent)}
 	case a.Group.Status.Members.Stale != 0:
-		return Outcome{Seen: fmt.Sprintf("status.members.stale is %d after run %s", a.Group.Status.Members.Stale, run.ID)}
+		return Outcome{Seen: fmt.Sprintf("status.members.stale is %d after run %s",
+			a.Group.Status.Members.Stale, run.ID)}
 	}
 	now := assignments(a.Tasks)
 	for node, before := range a.Assigned {
@@ -174,8 +181,9 @@ func (a *Aftermath) judgeRerun(fault *Fault) Outcome {
 	if ready.Status != metav1.ConditionTrue {
 		return done("Ready is %s (%s): %s", ready.Status, ready.Reason, ready.Message)
 	}
-	return Outcome{Done: true, Reached: true, Seen: fmt.Sprintf("%s; run %s (%s) measured %s alone; Ready is %s (%s): %s",
-		a.Stale.Reason, run.ID, run.Trigger, FaultyNode, ready.Status, ready.Reason, ready.Message)}
+	return Outcome{Done: true, Reached: true,
+		Seen: fmt.Sprintf("%s; run %s (%s) measured %s alone; Ready is %s (%s): %s",
+			a.Stale.Reason, run.ID, run.Trigger, FaultyNode, ready.Status, ready.Reason, ready.Message)}
 }
 
 func (a *Aftermath) judgeIncompatible(fault *Fault, pci []string) Outcome {
@@ -184,14 +192,16 @@ func (a *Aftermath) judgeIncompatible(fault *Fault, pci []string) Outcome {
 	case run == nil || run.ID != a.RunBefore || len(a.Pods) > 0:
 		return Outcome{Done: true, Seen: fmt.Sprintf("a run started for it; run pods: %s", a.podsText())}
 	case a.Reported > limit || a.Reported == 0 && a.Elapsed > limit:
-		return Outcome{Done: true, Seen: fmt.Sprintf("the monitor did not report it within %s (interval %s); after %s", limit, interval, a.Elapsed.Round(time.Millisecond))}
+		return Outcome{Done: true, Seen: fmt.Sprintf("the monitor did not report it within %s (interval %s); after %s",
+			limit, interval, a.Elapsed.Round(time.Millisecond))}
 	case a.Reported == 0:
 		return Outcome{Seen: "the monitor has not reported it yet"}
 	}
 	ready, compatible := current(a.Group, v1alpha1.ConditionReady), current(a.Group, v1alpha1.ConditionCompatible)
 	var culprit *v1alpha1.Culprit
 	for i := range a.Group.Status.Culprits {
-		if c := &a.Group.Status.Culprits[i]; c.Node == FaultyNode && c.Reason == fault.Problem && names(*c, fault.GPUs, pci) {
+		if c := &a.Group.Status.Culprits[i]; c.Node == FaultyNode && c.Reason == fault.Problem &&
+			names(*c, fault.GPUs, pci) {
 			culprit = c
 			break
 		}
@@ -202,12 +212,15 @@ func (a *Aftermath) judgeIncompatible(fault *Fault, pci []string) Outcome {
 	// The status follows the report within moments; where it does not in a minute, it will not.
 	late := a.Elapsed-a.Reported > time.Minute
 	if !isFalse(ready) || !isFalse(compatible) || culprit == nil {
-		return Outcome{Done: late, Seen: fmt.Sprintf("the group does not name it: culprits %+v; Ready is %+v; Compatible is %+v", a.Group.Status.Culprits, ready, compatible)}
+		return Outcome{Done: late,
+			Seen: fmt.Sprintf("the group does not name it: culprits %+v; Ready is %+v; Compatible is %+v",
+				a.Group.Status.Culprits, ready, compatible)}
 	}
 	if a.Named == 0 { // that no run starts shows only with time: one more interval
 		a.Named = a.Elapsed
 	}
-	seen := fmt.Sprintf("reported after %.1f s (monitor's interval %s); Ready is False (%s); no run started; culprit %s (%s): %s",
+	seen := fmt.Sprintf("reported after %.1f s (monitor's interval %s); "+
+		"Ready is False (%s); no run started; culprit %s (%s): %s",
 		a.Reported.Seconds(), interval, ready.Reason, explain.Culprit(culprit), culprit.Reason, culprit.Message)
 	settled := a.Elapsed-a.Named >= interval
 	return Outcome{Done: settled, Reached: settled, Seen: seen}

@@ -36,17 +36,20 @@ func TestJudgeRerun(t *testing.T) {
 	good := func() *Aftermath {
 		g := group(v1alpha1.RunPhaseFinished, conditionOf(v1alpha1.ConditionReady, "True", "Ready", "all passed"))
 		g.Status.Run.ID, g.Status.Run.Trigger = "2-2", "NodesChanged"
-		return &Aftermath{RunBefore: "2-1", Group: g, Tasks: []v1alpha1.CommTask{commTask("sim-node-0", "2-1"), commTask(FaultyNode, "2-2")},
+		return &Aftermath{RunBefore: "2-1", Group: g,
+			Tasks:    []v1alpha1.CommTask{commTask("sim-node-0", "2-1"), commTask(FaultyNode, "2-2")},
 			Assigned: map[string]string{"sim-node-0": "2-1", FaultyNode: "2-1"}, Pods: map[string]int{FaultyNode: 1},
-			Stale: &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}, StaleCount: 1, StaleEvent: "Results no longer count on " + FaultyNode}
+			Stale: &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted}, StaleCount: 1,
+			StaleEvent: "Results no longer count on " + FaultyNode}
 	}
 	tests := map[string]struct {
 		change        func(*Aftermath)
 		done, reached bool
 	}{
-		"as expected":               {func(*Aftermath) {}, true, true},
-		"no run yet":                {func(a *Aftermath) { a.Group.Status.Run.ID = "2-1" }, false, false},
-		"runs":                      {func(a *Aftermath) { a.Group.Status.Run.Phase = v1alpha1.RunPhaseRunning }, false, false},
+		"as expected": {func(*Aftermath) {}, true, true},
+		"no run yet":  {func(a *Aftermath) { a.Group.Status.Run.ID = "2-1" }, false, false},
+		"runs": {func(a *Aftermath) { a.Group.Status.Run.Phase = v1alpha1.RunPhaseRunning },
+			false, false},
 		"conditions of before it":   {func(a *Aftermath) { a.Group.Status.Behind = true }, false, false},
 		"a run of all":              {func(a *Aftermath) { a.Group.Status.Run.Trigger = "Requested" }, true, false},
 		"a pod on another node":     {func(a *Aftermath) { a.Pods["sim-node-0"] = 1 }, true, false},
@@ -67,7 +70,8 @@ func TestJudgeRerun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := good()
 			tc.change(a)
-			if got := JudgeChange(a, change(t, "reboot"), nil); got.Done != tc.done || got.Reached != tc.reached || got.Seen == "" {
+			if got := JudgeChange(a, change(t, "reboot"), nil); got.Done != tc.done ||
+				got.Reached != tc.reached || got.Seen == "" {
 				t.Errorf("%+v, want done %t and reached %t, with words", got, tc.done, tc.reached)
 			}
 		})
@@ -78,33 +82,41 @@ func TestJudgeLinkDown(t *testing.T) {
 	pci := []string{"0:0", "0:1", "0:2", "0000:65:00.0", "0:4", "0:5", "0000:d5:00.0"}
 	const fault = v1alpha1.ReasonTopologyFault
 	good := func() *Aftermath {
-		g := group(v1alpha1.RunPhaseFinished, append(conditionOf(v1alpha1.ConditionReady, "False", fault, ""), conditionOf(v1alpha1.ConditionCompatible, "False", fault, "")...),
-			v1alpha1.Culprit{Node: FaultyNode, Kind: "Link", Name: "0000:65:00.0<->0000:d5:00.0", Reason: v1alpha1.ProblemPCIeInsteadOfXGMI, Message: "only over PCIe"})
-		return &Aftermath{RunBefore: "2-1", Group: g, Pods: map[string]int{}, Reported: 4 * time.Second, Named: 5 * time.Second, Elapsed: 10 * time.Second}
+		g := group(v1alpha1.RunPhaseFinished, append(conditionOf(v1alpha1.ConditionReady, "False", fault, ""),
+			conditionOf(v1alpha1.ConditionCompatible, "False", fault, "")...),
+			v1alpha1.Culprit{Node: FaultyNode, Kind: "Link", Name: "0000:65:00.0<->0000:d5:00.0",
+				Reason: v1alpha1.ProblemPCIeInsteadOfXGMI, Message: "only over PCIe"})
+		return &Aftermath{RunBefore: "2-1", Group: g, Pods: map[string]int{}, Reported: 4 * time.Second,
+			Named: 5 * time.Second, Elapsed: 10 * time.Second}
 	}
 	tests := map[string]struct {
 		change        func(*Aftermath)
 		done, reached bool
 	}{
-		"as expected":           {func(*Aftermath) {}, true, true},
-		"named just now":        {func(a *Aftermath) { a.Named = 0 }, false, false},
-		"not reported yet":      {func(a *Aftermath) { a.Reported, a.Elapsed = 0, 3*time.Second }, false, false},
-		"never reported":        {func(a *Aftermath) { a.Reported = 0 }, true, false},
-		"reported too late":     {func(a *Aftermath) { a.Reported = 9 * time.Second }, true, false},
-		"a pod":                 {func(a *Aftermath) { a.Pods[FaultyNode] = 1 }, true, false},
-		"another run":           {func(a *Aftermath) { a.Group.Status.Run.ID = "2-2" }, true, false},
-		"one GPU is not named":  {func(a *Aftermath) { a.Group.Status.Culprits[0].Name = "0000:65:00.0" }, false, false},
-		"never named":           {func(a *Aftermath) { a.Group.Status.Culprits, a.Elapsed = nil, 2*time.Minute }, true, false},
+		"as expected":          {func(*Aftermath) {}, true, true},
+		"named just now":       {func(a *Aftermath) { a.Named = 0 }, false, false},
+		"not reported yet":     {func(a *Aftermath) { a.Reported, a.Elapsed = 0, 3*time.Second }, false, false},
+		"never reported":       {func(a *Aftermath) { a.Reported = 0 }, true, false},
+		"reported too late":    {func(a *Aftermath) { a.Reported = 9 * time.Second }, true, false},
+		"a pod":                {func(a *Aftermath) { a.Pods[FaultyNode] = 1 }, true, false},
+		"another run":          {func(a *Aftermath) { a.Group.Status.Run.ID = "2-2" }, true, false},
+		"one GPU is not named": {func(a *Aftermath) { a.Group.Status.Culprits[0].Name = "0000:65:00.0" }, false, false},
+		"never named": {func(a *Aftermath) { a.Group.Status.Culprits, a.Elapsed = nil, 2*time.Minute },
+			true, false},
 		"another node is named": {func(a *Aftermath) { a.Group.Status.Culprits[0].Node = "sim-node-0" }, false, false},
-		"still ready":           {func(a *Aftermath) { a.Group.Status.Conditions[0].Status = metav1.ConditionTrue }, false, false},
-		"still compatible":      {func(a *Aftermath) { a.Group.Status.Conditions[1].Status = metav1.ConditionTrue }, false, false},
-		"another reason":        {func(a *Aftermath) { a.Group.Status.Conditions[0].Reason = v1alpha1.ReasonRankHung }, false, false},
+		"still ready": {func(a *Aftermath) { a.Group.Status.Conditions[0].Status = metav1.ConditionTrue },
+			false, false},
+		"still compatible": {func(a *Aftermath) { a.Group.Status.Conditions[1].Status = metav1.ConditionTrue },
+			false, false},
+		"another reason": {func(a *Aftermath) { a.Group.Status.Conditions[0].Reason = v1alpha1.ReasonRankHung },
+			false, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			a := good()
 			tc.change(a)
-			if got := JudgeChange(a, change(t, "link-down"), pci); got.Done != tc.done || got.Reached != tc.reached || got.Seen == "" {
+			if got := JudgeChange(a, change(t, "link-down"), pci); got.Done != tc.done ||
+				got.Reached != tc.reached || got.Seen == "" {
 				t.Errorf("%+v, want done %t and reached %t, with words", got, tc.done, tc.reached)
 			}
 		})
@@ -113,7 +125,8 @@ func TestJudgeLinkDown(t *testing.T) {
 
 func TestAftermathTakes(t *testing.T) {
 	a := &Aftermath{Pods: map[string]int{}}
-	w := watches{pods: watch.NewFakeWithChanSize(9, false), groups: watch.NewFakeWithChanSize(9, false), tasks: watch.NewFakeWithChanSize(9, false), nodes: watch.NewFakeWithChanSize(9, false)}
+	w := watches{pods: watch.NewFakeWithChanSize(9, false), groups: watch.NewFakeWithChanSize(9, false),
+		tasks: watch.NewFakeWithChanSize(9, false), nodes: watch.NewFakeWithChanSize(9, false)}
 	pod := &corev1.Pod{}
 	pod.Labels = map[string]string{v1alpha1.LabelNode: "sim-node-0"}
 	pods := w.pods.(*watch.FakeWatcher)
@@ -122,7 +135,8 @@ func TestAftermathTakes(t *testing.T) {
 	pods.Delete(pod)
 	stale, counted := commTask(FaultyNode, "2-1"), group("", nil)
 	stale.Spec.Run.Stale = &v1alpha1.RunStaleness{Reason: v1alpha1.StaleNodeRebooted, Message: "boot"}
-	facts := &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning, Code: v1alpha1.ProblemNICDown}}}
+	facts := &v1alpha1.NodeFacts{Problems: []v1alpha1.Problem{{Severity: v1alpha1.SeverityWarning,
+		Code: v1alpha1.ProblemNICDown}}}
 	node := &v1alpha1.CommNode{Status: v1alpha1.CommNodeStatus{Facts: facts}}
 	node.Name = FaultyNode
 	counted.Status.Members.Stale = 1
@@ -137,15 +151,19 @@ func TestAftermathTakes(t *testing.T) {
 		w.groups.(*watch.FakeWatcher).Modify(stored)
 	}
 	lines, err := w.drain(a, time.Second)
-	if err != nil || len(lines) != 2 || a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted || a.StaleCount != 1 || a.Reported != 0 || a.podsText() != "sim-node-0 (1)" {
-		t.Errorf("%q, %v, %+v; want the pod that is gone, and the stale result and the count that were replaced at once", lines, err, a)
+	if err != nil || len(lines) != 2 || a.Stale == nil || a.Stale.Reason != v1alpha1.StaleNodeRebooted ||
+		a.StaleCount != 1 || a.Reported != 0 || a.podsText() != "sim-node-0 (1)" {
+		t.Errorf("%q, %v, %+v; want the pod that is gone, and the stale result and the count that were "+
+			"replaced at once", lines, err, a)
 	}
-	facts.Problems = append(facts.Problems, v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI})
+	facts.Problems = append(facts.Problems,
+		v1alpha1.Problem{Severity: v1alpha1.SeverityError, Code: v1alpha1.ProblemPCIeInsteadOfXGMI})
 	w.nodes.(*watch.FakeWatcher).Modify(node)
 	if lines, err = w.drain(a, 2*time.Second); err != nil || len(lines) != 1 || a.Reported != 2*time.Second {
 		t.Errorf("%q, %v, %+v; want the problem after 2 s", lines, err, a)
 	}
-	event := corev1.Event{Reason: v1alpha1.ReasonResultsStale, Message: "boot-1", InvolvedObject: corev1.ObjectReference{Name: groupName}}
+	event := corev1.Event{Reason: v1alpha1.ReasonResultsStale, Message: "boot-1",
+		InvolvedObject: corev1.ObjectReference{Name: groupName}}
 	if lines := a.takeEvents([]corev1.Event{event}, "boot-2"); len(lines) != 0 || a.StaleEvent != "" {
 		t.Errorf("%q: the event of another boot was taken", lines)
 	}
@@ -192,7 +210,8 @@ func TestReplaceTree(t *testing.T) {
 	if conf := read("simrocm.conf"); !strings.Contains(conf, "link.3-6 = ") {
 		t.Errorf("simrocm.conf says nothing of the link: %s", conf)
 	}
-	if old, err := os.ReadFile(filepath.Join(root+".before-reboot", boot)); err != nil || strings.TrimSpace(string(old)) != before[boot] {
+	if old, err := os.ReadFile(filepath.Join(root+".before-reboot", boot)); err != nil ||
+		strings.TrimSpace(string(old)) != before[boot] {
 		t.Errorf("the old tree is not kept: %q, %v", old, err)
 	}
 }

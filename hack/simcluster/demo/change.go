@@ -138,8 +138,10 @@ func replaceTree(root string, node nodetree.Node, why string) error {
 		return err
 	}
 	for _, part := range []string{"proc", "opt", "sys"} {
-		if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(next, part), unix.AT_FDCWD, filepath.Join(root, part), unix.RENAME_EXCHANGE); err != nil {
-			return fmt.Errorf("exchange %s of %s: %w; the state directory needs a file system with RENAME_EXCHANGE, such as ext4, xfs or tmpfs", part, root, err)
+		if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(next, part), unix.AT_FDCWD, filepath.Join(root, part),
+			unix.RENAME_EXCHANGE); err != nil {
+			return fmt.Errorf("exchange %s of %s: %w; the state directory needs a file system with RENAME_EXCHANGE, "+
+				"such as ext4, xfs or tmpfs", part, root, err)
 		}
 	}
 	// The mark of simulation stays in both trees.
@@ -151,12 +153,15 @@ func replaceTree(root string, node nodetree.Node, why string) error {
 }
 
 // follow looks at the group until the fault has come to its outcome.
-func (d *demo) follow(ctx context.Context, a *Aftermath, fault *Fault, pci []string, seen watches, began time.Time) (Outcome, error) {
+func (d *demo) follow(ctx context.Context, a *Aftermath, fault *Fault, pci []string, seen watches,
+	began time.Time) (Outcome, error) {
 	w := watcher{demo: d, applied: began, lastLine: began}
 	for {
 		group, tasks, err := d.read(ctx)
 		if ctx.Err() != nil {
-			return Outcome{}, fmt.Errorf("stopped while waiting for what comes of %s; `make demo-down` ends the cluster: %w", fault.Name, ctx.Err())
+			return Outcome{},
+				fmt.Errorf("stopped while waiting for what comes of %s; `make demo-down` ends the cluster: %w",
+					fault.Name, ctx.Err())
 		}
 		if err != nil {
 			return Outcome{}, err
@@ -207,7 +212,8 @@ func (d *demo) printChange(ctx context.Context, a *Aftermath, fault *Fault) erro
 			}
 		}
 		d.say("Run pods started since: %s; the last run is still %s", a.podsText(), a.Group.Status.Run.ID)
-		return show("kubectl commgroup topology "+groupName+" "+FaultyNode, filepath.Join(d.Bin, "kubectl-commgroup"), "topology", groupName, FaultyNode)
+		return show("kubectl commgroup topology "+groupName+" "+FaultyNode,
+			filepath.Join(d.Bin, "kubectl-commgroup"), "topology", groupName, FaultyNode)
 	}
 	if err := show("kubectl get events --field-selector reason="+v1alpha1.ReasonResultsStale, kubectl,
 		"get", "events", "--field-selector", "reason="+v1alpha1.ReasonResultsStale); err != nil {
@@ -217,6 +223,7 @@ func (d *demo) printChange(ctx context.Context, a *Aftermath, fault *Fault) erro
 		return err
 	}
 	run := a.Group.Status.Run
-	d.say("Run %s, trigger %s: run pods started on %s; the results of run %s stand for the others", run.ID, run.Trigger, a.podsText(), a.RunBefore)
+	d.say("Run %s, trigger %s: run pods started on %s; the results of run %s stand for the others",
+		run.ID, run.Trigger, a.podsText(), a.RunBefore)
 	return nil
 }

@@ -67,7 +67,8 @@ type demo struct {
 func Run(ctx context.Context, o Options) error {
 	d := &demo{Options: o, transcript: transcript{out: o.Out, began: o.Began, mark: o.Began}}
 	d.done("builds and cleaning up")
-	d.say("SIMULATED: no GPU is used. Nodes, GPUs, ROCm libraries and times come from a simulator; the operator, its agents and the Kubernetes control plane are real.")
+	d.say("SIMULATED: no GPU is used. Nodes, GPUs, ROCm libraries and times come from a simulator; the operator, " +
+		"its agents and the Kubernetes control plane are real.")
 	if o.Fault != nil {
 		d.say("FAULT=%s: on %s, %s.", o.Fault.Name, FaultyNode, o.Fault.Description)
 	}
@@ -122,7 +123,8 @@ func (d *demo) startCluster(ctx context.Context) (pci []string, err error) {
 		return nil, err
 	}
 	d.done("control plane")
-	d.step("Starting %d simulated MI300X nodes with %d GPUs each, and one node without GPUs for the manager", d.Nodes, gpusPerNode)
+	d.step("Starting %d simulated MI300X nodes with %d GPUs each, and one node without GPUs for the manager",
+		d.Nodes, gpusPerNode)
 	images, err := d.writeImages()
 	if err != nil {
 		return nil, err
@@ -131,7 +133,8 @@ func (d *demo) startCluster(ctx context.Context) (pci []string, err error) {
 	for i := range d.Nodes {
 		spec := cluster.NodeSpec{
 			Name: fmt.Sprintf("sim-node-%d", i), GPUs: gpusPerNode, CPU: "96", Memory: "1536Gi",
-			Labels: map[string]string{"feature.node.kubernetes.io/amd-gpu": "true", "amd.com/gpu.product-name": "AMD_Instinct_MI300X"},
+			Labels: map[string]string{"feature.node.kubernetes.io/amd-gpu": "true",
+				"amd.com/gpu.product-name": "AMD_Instinct_MI300X"},
 		}
 		spec.Root = d.State.NodeRoot(spec.Name)
 		if err := d.writeTree(spec); err != nil {
@@ -172,7 +175,8 @@ func (d *demo) connect() error {
 // writeImages lays out what stands for the images of the Dockerfile and for the runtime image. Copies, not links: a
 // later build must not change what runs.
 func (d *demo) writeImages() (simnode.Images, error) {
-	manager, agent, rocm := d.State.Path("images", "commgroup-manager"), d.State.Path("images", "commgroup-agent"), d.State.Path("images", "rocm-sim")
+	manager, agent, rocm := d.State.Path("images", "commgroup-manager"), d.State.Path("images", "commgroup-agent"),
+		d.State.Path("images", "rocm-sim")
 	for name, dir := range map[string]string{"manager": manager, "agent": agent, "rank": agent} {
 		if err := copyFile(filepath.Join(d.Bin, name), filepath.Join(dir, name)); err != nil {
 			return nil, err
@@ -261,7 +265,8 @@ func readPCIAddresses(path string) ([]string, error) {
 // install applies the operator's own manifests and waits for the manager.
 func (d *demo) install(ctx context.Context) error {
 	d.step("Installing CRDs, RBAC and the manager: kubectl apply --server-side -k hack/demo/operator")
-	if err := d.kubectlRetry(ctx, "apply", "--server-side", "-k", filepath.Join(d.Repo, "hack/demo/operator")); err != nil {
+	if err := d.kubectlRetry(ctx, "apply", "--server-side",
+		"-k", filepath.Join(d.Repo, "hack/demo/operator")); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.ManagerDeadline)
@@ -272,17 +277,20 @@ func (d *demo) install(ctx context.Context) error {
 		err := d.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: "commgroup-manager"}, &deployment)
 		switch {
 		case err == nil && deployment.Status.AvailableReplicas > 0:
-			d.say("    manager available: %d of %d replicas, as service account commgroup-manager", deployment.Status.AvailableReplicas, deployment.Status.Replicas)
+			d.say("    manager available: %d of %d replicas, as service account commgroup-manager",
+				deployment.Status.AvailableReplicas, deployment.Status.Replicas)
 			d.done("operator installed, manager available")
 			return nil
 		case err == nil:
-			last = fmt.Sprintf("%d of %d replicas are available", deployment.Status.AvailableReplicas, deployment.Status.Replicas)
+			last = fmt.Sprintf("%d of %d replicas are available",
+				deployment.Status.AvailableReplicas, deployment.Status.Replicas)
 		case ctx.Err() == nil:
 			last = err.Error()
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the manager was not available after %s: %s; the end of its logs:\n%s", d.ManagerDeadline, last, d.podLogs("sim-control", 20))
+			return fmt.Errorf("the manager was not available after %s: %s; the end of its logs:\n%s",
+				d.ManagerDeadline, last, d.podLogs("sim-control", 20))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -314,9 +322,11 @@ func (d *demo) kubectl(ctx context.Context, args ...string) (string, error) {
 func (d *demo) tool(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", d.State.Kubeconfig()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", d.State.Kubeconfig()}, args...)...).
+		CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("%s %s: %w\n%s",
+			filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return string(out), nil
 }
@@ -324,7 +334,8 @@ func (d *demo) tool(ctx context.Context, program string, args ...string) (string
 // kubectlRetry tries again for a while: right after a CRD was made the API server may not serve its kind yet.
 func (d *demo) kubectlRetry(ctx context.Context, args ...string) error {
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(300 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) &&
+		ctx.Err() == nil; time.Sleep(300 * time.Millisecond) {
 		if _, err = d.kubectl(ctx, args...); err == nil {
 			return nil
 		}

@@ -44,10 +44,11 @@ type Fault struct {
 	Unsearched bool
 	// Incompatible: the fault shows in the condition Compatible, and there is no run.
 	Incompatible bool
-	// Problem is the reason of the culprit that the monitor's facts give, where the fault is found in them while it runs.
+	// Problem is the reason of the culprit that the monitor's facts give, where the fault is found in them while it
+	// runs.
 	Problem string
-	// Change makes the fault after the group has become Ready: it changes what the node's tree is made from. Such a fault
-	// is judged by JudgeChange.
+	// Change makes the fault after the group has become Ready: it changes what the node's tree is made from. Such a
+	// fault is judged by JudgeChange.
 	Change func(*nodetree.Node)
 }
 
@@ -59,23 +60,29 @@ var Faults = []Fault{
 		Description: "kernels on GPU 3 never complete"},
 	{Name: "wrong-data", Setting: "wrong-data:6", GPUs: []int{6}, Reasons: []string{v1alpha1.ReasonWrongData},
 		Description: "GPU 6 contributes corrupted data"},
-	{Name: "init-abort", Setting: "init-abort:4", GPUs: []int{4}, Reasons: []string{v1alpha1.ReasonRankDied, v1alpha1.ReasonInitFailed},
+	{Name: "init-abort", Setting: "init-abort:4", GPUs: []int{4},
+		Reasons:     []string{v1alpha1.ReasonRankDied, v1alpha1.ReasonInitFailed},
 		Description: "the process on GPU 4 aborts while the communicator is formed"},
 	{Name: "rocm-mismatch", ROCm: "6.4.1", Incompatible: true, Reasons: []string{v1alpha1.ReasonMixedROCmVersions},
 		Description: "the node has ROCm 6.4.1 while the others have 7.0.2"},
 	{Name: "slow-node-net", Span: true, Setting: "slow-node-net:20", Kind: "Node", Named: []string{FaultyNode},
-		Reasons: []string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowGroup}, Description: "all NICs run at 20 % of their bandwidth"},
-	{Name: "slow-pair", Span: true, Setting: "slow-pair-nodes:" + pairedNode + ":20", Kind: "Pair", Named: []string{FaultyNode, pairedNode},
-		Reasons: []string{v1alpha1.ReasonSlowPair}, Description: "the way to " + pairedNode + " has 20 % of its bandwidth, and that to any other node all of it"},
+		Reasons:     []string{v1alpha1.ReasonSlowNode, v1alpha1.ReasonSlowGroup},
+		Description: "all NICs run at 20 % of their bandwidth"},
+	{Name: "slow-pair", Span: true, Setting: "slow-pair-nodes:" + pairedNode + ":20", Kind: "Pair",
+		Named: []string{FaultyNode, pairedNode}, Reasons: []string{v1alpha1.ReasonSlowPair},
+		Description: "the way to " + pairedNode + " has 20 % of its bandwidth, and that to any other node all of it"},
 	{Name: "slow-nic", Span: true, Setting: "slow-nic:1:20", Kind: "NIC", Named: []string{"mlx5_1"},
 		Reasons: []string{v1alpha1.ReasonSlowRail}, Description: "the NIC of GPU 1 runs at 20 % of its bandwidth"},
 	{Name: "hang-across", Span: true, Setting: "hang-across", Kind: "Node", Named: []string{FaultyNode},
-		Reasons: []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonRankHung}, Description: "collectives over several nodes never complete; alone the node is fine"},
+		Reasons:     []string{v1alpha1.ReasonHangAcrossNodes, v1alpha1.ReasonRankHung},
+		Description: "collectives over several nodes never complete; alone the node is fine"},
 	{Name: "no-rdma", Span: true, Setting: "no-rdma", Kind: "Node", Named: []string{FaultyNode}, Unsearched: true,
-		Reasons: []string{v1alpha1.ReasonTransportFallback}, Description: "the library finds no RDMA device and silently uses TCP"},
+		Reasons:     []string{v1alpha1.ReasonTransportFallback},
+		Description: "the library finds no RDMA device and silently uses TCP"},
 	{Name: "reboot", Change: reboot, Reasons: []string{v1alpha1.StaleNodeRebooted},
 		Description: "the node reboots after the group is Ready: its kernel has another boot id"},
-	{Name: "link-down", Change: linkDown, Incompatible: true, Problem: v1alpha1.ProblemPCIeInsteadOfXGMI, GPUs: []int{3, 6}, Reasons: []string{v1alpha1.ReasonTopologyFault},
+	{Name: "link-down", Change: linkDown, Incompatible: true, Problem: v1alpha1.ProblemPCIeInsteadOfXGMI,
+		GPUs: []int{3, 6}, Reasons: []string{v1alpha1.ReasonTopologyFault},
 		Description: "the xGMI link between GPU 3 and GPU 6 falls back to PCIe after the group is Ready"},
 }
 
@@ -109,11 +116,13 @@ func FindFaults(names string, span bool) (fault *Fault, changes []*Fault, err er
 		i := slices.IndexFunc(Faults, func(f Fault) bool { return f.Name == name })
 		switch {
 		case i < 0:
-			return nil, nil, fmt.Errorf("FAULT=%s is not known: choose one of %s, or with SPAN=group of %s", name, FaultNames(false), FaultNames(true))
+			return nil, nil, fmt.Errorf("FAULT=%s is not known: choose one of %s, or with SPAN=group of %s",
+				name, FaultNames(false), FaultNames(true))
 		case Faults[i].Span && !span:
 			return nil, nil, fmt.Errorf("FAULT=%s shows only over several nodes: add SPAN=group", name)
 		case !Faults[i].Span && span:
-			return nil, nil, fmt.Errorf("FAULT=%s does not go with SPAN=group: choose one of %s", name, FaultNames(true))
+			return nil, nil,
+				fmt.Errorf("FAULT=%s does not go with SPAN=group: choose one of %s", name, FaultNames(true))
 		case Faults[i].Change != nil:
 			changes = append(changes, &Faults[i])
 		case name != names:
@@ -165,7 +174,8 @@ func Judge(group *state.Group, fault *Fault, pci []string) Outcome {
 	}
 	for _, c := range group.Status.Culprits {
 		if c.Node == FaultyNode && oneOf(c.Reason, fault.Reasons) && names(c, fault.GPUs, pci) {
-			return Outcome{Done: finished, Reached: finished, Seen: fmt.Sprintf("culprit %s (%s)", explain.Culprit(&c), c.Reason)}
+			return Outcome{Done: finished, Reached: finished,
+				Seen: fmt.Sprintf("culprit %s (%s)", explain.Culprit(&c), c.Reason)}
 		}
 	}
 	if len(group.Status.Culprits) > 0 {

@@ -22,7 +22,8 @@ func group(run v1alpha1.RunPhase, conditions []metav1.Condition, culprits ...v1a
 }
 
 func conditionOf(kind, status, reason, message string) []metav1.Condition {
-	return []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: 2}}
+	return []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message,
+		ObservedGeneration: 2}}
 }
 
 func TestJudge(t *testing.T) {
@@ -54,9 +55,10 @@ func TestJudge(t *testing.T) {
 		"another GPU named":           {group(finished, notReady, other), &hang, true, false},
 		"another node named":          {group(finished, notReady, elsewhere), &hang, true, false},
 		"ready in spite of a fault":   {group(finished, ready), &hang, true, false},
-		"mismatch named": {group("", conditionOf(v1alpha1.ConditionCompatible, "False", v1alpha1.ReasonMixedROCmVersions, "6.4.1 on sim-node-2")),
-			&mismatch, true, true},
-		"mismatch without the node": {group("", conditionOf(v1alpha1.ConditionCompatible, "False", v1alpha1.ReasonMixedROCmVersions, "mixed")),
+		"mismatch named": {group("", conditionOf(v1alpha1.ConditionCompatible, "False",
+			v1alpha1.ReasonMixedROCmVersions, "6.4.1 on sim-node-2")), &mismatch, true, true},
+		"mismatch without the node": {group("",
+			conditionOf(v1alpha1.ConditionCompatible, "False", v1alpha1.ReasonMixedROCmVersions, "mixed")),
 			&mismatch, false, false},
 	}
 	for name, tc := range tests {
@@ -81,7 +83,8 @@ func TestFindFaults(t *testing.T) {
 		t.Errorf("no fault: %v, %v, %v", fault, changes, err)
 	}
 	fault, changes, err := FindFaults("reboot,link-down", false)
-	if fault != nil || err != nil || len(changes) != 2 || changes[0].Name != "reboot" || changes[1].Name != "link-down" {
+	if fault != nil || err != nil || len(changes) != 2 || changes[0].Name != "reboot" ||
+		changes[1].Name != "link-down" {
 		t.Errorf("two that come later: %v, %v, %v", fault, changes, err)
 	}
 	for _, names := range []string{"nonsense", "reboot,", "hang,reboot", "reboot,hang", "hang,hang"} {
@@ -93,7 +96,8 @@ func TestFindFaults(t *testing.T) {
 
 func TestReadPCIAddresses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "simrocm.conf")
-	if err := os.WriteFile(path, []byte("# x\nnode = a\ngpu.1 = 0000:2b:00.0\ngpu.0 = 0000:05:00.0\nfault = none\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("# x\nnode = a\ngpu.1 = 0000:2b:00.0\ngpu.0 = 0000:05:00.0\nfault = none\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readPCIAddresses(path)

@@ -47,17 +47,23 @@ func (d *demo) print(ctx context.Context, group *state.Group) error {
 		{"Conditions", func() error { return report.Conditions(d.Out, group) }},
 		{"Nodes", func() error { return report.Nodes(d.Out, group, nodes, 0) }},
 		{"xGMI mesh", func() error { return d.printMesh(nodes) }},
-		{"Settings: requested, effective, verified, usable", func() error { return report.Settings(d.Out, group.Status.Settings) }},
+		{"Settings: requested, effective, verified, usable",
+			func() error { return report.Settings(d.Out, group.Status.Settings) }},
 		{"A/B by message size: the members' medians", func() error { return report.GroupAB(d.Out, group, nodes) }},
 		{"Culprits", func() error { return report.Culprits(d.Out, group.Status.Culprits) }},
 		{"Published settings", func() error { return d.printPublished(ctx, group) }},
 	}
 	if d.Span {
-		sections = slices.DeleteFunc(sections, func(s section) bool { return !oneOf(s.title, []string{"Conditions", "Nodes", "Culprits"}) })
-		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error { return report.Span(d.Out, group, nodes) }})
+		sections = slices.DeleteFunc(sections, func(s section) bool {
+			return !oneOf(s.title, []string{"Conditions", "Nodes", "Culprits"})
+		})
+		sections = slices.Insert(sections, 2, section{"Over several nodes: each test, and the results", func() error {
+			return report.Span(d.Out, group, nodes)
+		}})
 	}
 	for _, s := range sections {
-		if (s.title == "Culprits" && d.Fault == nil && len(group.Status.Culprits) == 0) || (len(group.Status.Results) == 0 && strings.HasPrefix(s.title, "A/B")) {
+		if (s.title == "Culprits" && d.Fault == nil && len(group.Status.Culprits) == 0) ||
+			(len(group.Status.Results) == 0 && strings.HasPrefix(s.title, "A/B")) {
 			continue
 		}
 		d.step("%s", s.title)
@@ -94,10 +100,12 @@ func (d *demo) printPublished(ctx context.Context, group *state.Group) error {
 		return nil
 	}
 	var cm corev1.ConfigMap
-	if err := d.client.Get(ctx, client.ObjectKey{Namespace: group.Namespace, Name: published.ConfigMapName}, &cm); err != nil {
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: group.Namespace, Name: published.ConfigMapName},
+		&cm); err != nil {
 		return err
 	}
-	d.say("ConfigMap %s/%s, hash %s, proven by run %s (the demo lets simulated results be published: publish.simulated is Allow)", cm.Namespace, cm.Name, published.Hash, published.RunID)
+	d.say("ConfigMap %s/%s, hash %s, proven by run %s (the demo lets simulated results be published: "+
+		"publish.simulated is Allow)", cm.Namespace, cm.Name, published.Hash, published.RunID)
 	for _, key := range sortedKeys(cm.Data) {
 		if strings.Contains(cm.Data[key], "\n") {
 			d.say("  %s: |\n    %s", key, strings.ReplaceAll(strings.TrimSpace(cm.Data[key]), "\n", "\n    "))

@@ -86,7 +86,8 @@ func judgeSpan(group *state.Group, fault *Fault, finished bool, seen string) Out
 		c := &group.Status.Culprits[i]
 		named = fmt.Sprintf("culprit %s (%s)", explain.Culprit(c), c.Reason)
 		if !fault.names(c) {
-			return Outcome{Done: finished, Seen: fmt.Sprintf("%s; what is healthy is blamed: %s: %s", seen, named, c.Message)}
+			return Outcome{Done: finished,
+				Seen: fmt.Sprintf("%s; what is healthy is blamed: %s: %s", seen, named, c.Message)}
 		}
 	}
 	switch {
@@ -188,7 +189,8 @@ func (d *demo) awaitFreeGPUs(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(began) > freeDeadline {
-			return fmt.Errorf("%s after the outcome these pods still hold GPUs: %s", freeDeadline, strings.Join(holders, ", "))
+			return fmt.Errorf("%s after the outcome these pods still hold GPUs: %s",
+				freeDeadline, strings.Join(holders, ", "))
 		}
 		select {
 		case <-ctx.Done():

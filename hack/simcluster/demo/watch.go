@@ -49,7 +49,9 @@ func (d *demo) applyAndWait(ctx context.Context, pci []string) (Outcome, *state.
 			err = d.client.List(ctx, &tasks, client.InNamespace("default"))
 		}
 		if ctx.Err() != nil {
-			return Outcome{}, nil, fmt.Errorf("stopped while waiting for CommGroup %s; `make demo-down` ends the cluster: %w", groupName, ctx.Err())
+			return Outcome{}, nil,
+				fmt.Errorf("stopped while waiting for CommGroup %s; `make demo-down` ends the cluster: %w",
+					groupName, ctx.Err())
 		}
 		if err != nil {
 			return Outcome{}, nil, err
@@ -83,7 +85,8 @@ type watcher struct {
 
 func (w *watcher) observe(group *state.Group, tasks []v1alpha1.CommTask) {
 	run := group.Status.Run
-	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && !w.started && c != nil && c.Status == "True" {
+	if c := current(group, v1alpha1.ConditionCompatible); !w.compatible && !w.started && c != nil &&
+		c.Status == "True" {
 		w.compatible = true
 		w.done("apply to compatible: monitors started, facts read")
 	}
@@ -132,8 +135,8 @@ func progressLine(group *state.Group, tasks []v1alpha1.CommTask) string {
 		return ready.Reason + ": " + text
 	}
 	m := group.Status.Members
-	line := fmt.Sprintf("%s: %d of %d reporting; passed %d, failed %d, running %d, pending %d", ready.Reason, m.Reporting, m.Selected,
-		m.Passed, m.Failed+m.Errored, m.Running, m.Pending)
+	line := fmt.Sprintf("%s: %d of %d reporting; passed %d, failed %d, running %d, pending %d",
+		ready.Reason, m.Reporting, m.Selected, m.Passed, m.Failed+m.Errored, m.Running, m.Pending)
 	var steps []string
 	for i := range tasks {
 		if run := tasks[i].Status.Run; run != nil && run.Phase == v1alpha1.NodeRunRunning && run.Step != "" {

@@ -108,14 +108,15 @@ func ignoreNotFound(err error) error {
 func waitPod(t *testing.T, client kubernetes.Interface, name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	last := &corev1.Pod{}
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
-		pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		last = pod
-		return is(pod), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, deadline,
+		true, func(ctx context.Context) (bool, error) {
+			pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			last = pod
+			return is(pod), nil
+		})
 	if err != nil {
 		t.Fatalf("pod %s: not %s: %v; its status is %+v", name, what, err, last.Status)
 	}
@@ -150,17 +151,24 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 	}
 
 	t.Run("init container, volumes, downward API, exit code and message", func(t *testing.T) {
-		create(t, shell("full", `cat /scratch/f; echo "$WHO $HOSTNAME"; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; echo why > /dev/termination-log; exit 3`, func(p *corev1.Pod) {
-			mounts := []corev1.VolumeMount{{Name: "w", MountPath: "/scratch"}}
-			p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "shell:dev", Command: []string{"sh", "-c", "echo from-init > /scratch/f"}, VolumeMounts: mounts}}
-			p.Spec.Containers[0].VolumeMounts = mounts
-			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "WHO", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
-		}))
+		create(t, shell("full",
+			`cat /scratch/f; echo "$WHO $HOSTNAME"; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; echo why > /dev/termination-log; exit 3`,
+			func(p *corev1.Pod) {
+				mounts := []corev1.VolumeMount{{Name: "w", MountPath: "/scratch"}}
+				p.Spec.Volumes = []corev1.Volume{{Name: "w",
+					VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+				p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "shell:dev",
+					Command: []string{"sh", "-c", "echo from-init > /scratch/f"}, VolumeMounts: mounts}}
+				p.Spec.Containers[0].VolumeMounts = mounts
+				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "WHO",
+					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
+			}))
 		pod := waitPod(t, client, "full", "ended", terminated)
 		end := pod.Status.ContainerStatuses[0].State.Terminated
-		if pod.Status.Phase != corev1.PodFailed || end == nil || end.ExitCode != 3 || end.Reason != "Error" || end.Message != "why\n" {
-			t.Errorf("phase %s, ended as %+v; want Failed with exit code 3, reason Error and message why", pod.Status.Phase, end)
+		if pod.Status.Phase != corev1.PodFailed || end == nil || end.ExitCode != 3 || end.Reason != "Error" ||
+			end.Message != "why\n" {
+			t.Errorf("phase %s, ended as %+v; want Failed with exit code 3, reason Error and message why",
+				pod.Status.Phase, end)
 		}
 		if got := logOf(t, "full"); got != "from-init\nnode-0 full\ntoken\n" {
 			t.Errorf("log %q", got)
@@ -183,42 +191,51 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 	})
 	t.Run("deletion ends a pod that does not listen, and removes it", func(t *testing.T) {
 		create(t, shell("stubborn", "trap '' TERM; setsid sleep 300 & sleep 300 & while true; do sleep 0.1; done", nil))
-		waitPod(t, client, "stubborn", "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+		waitPod(t, client, "stubborn",
+			"running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 		if err := pods.Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
-			_, err := pods.Get(ctx, "stubborn", metav1.GetOptions{})
-			return apierrors.IsNotFound(err), ignoreNotFound(err)
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, deadline,
+			true, func(ctx context.Context) (bool, error) {
+				_, err := pods.Get(ctx, "stubborn", metav1.GetOptions{})
+				return apierrors.IsNotFound(err), ignoreNotFound(err)
+			})
 		if err != nil {
 			t.Fatalf("the pod is still there: %v", err)
 		}
 	})
 	t.Run("active deadline", func(t *testing.T) {
 		create(t, shell("late", "sleep 300", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(int64(1)) }))
-		if pod := waitPod(t, client, "late", "ended", terminated); pod.Status.Reason != "DeadlineExceeded" || pod.Status.Phase != corev1.PodFailed {
+		if pod := waitPod(t, client, "late", "ended", terminated); pod.Status.Reason != "DeadlineExceeded" ||
+			pod.Status.Phase != corev1.PodFailed {
 			t.Errorf("phase %s, reason %q; want Failed, DeadlineExceeded", pod.Status.Phase, pod.Status.Reason)
 		}
 	})
 	t.Run("unknown image", func(t *testing.T) {
 		create(t, shell("noimage", "true", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nobody/has:this" }))
 		waitPod(t, client, "noimage", "waiting for its image", func(p *corev1.Pod) bool {
-			return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil && p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImagePull"
+			return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil &&
+				p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImagePull"
 		})
 	})
 	t.Run("restart and readiness", func(t *testing.T) {
-		create(t, shell("again", "test -e /scratch/second && { touch /scratch/ready; exec sleep 300; }; touch /scratch/second; exit 1", func(p *corev1.Pod) {
+		create(t, shell("again", "test -e /scratch/second && { touch /scratch/ready; exec sleep 300; }; "+
+			"touch /scratch/second; exit 1", func(p *corev1.Pod) {
 			p.Spec.RestartPolicy = corev1.RestartPolicyAlways
-			p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			p.Spec.Volumes = []corev1.Volume{{Name: "w",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "w", MountPath: "/scratch"}}
-			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/scratch/ready"}}}}
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+				Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/scratch/ready"}}}}
 		}))
 		pod := waitPod(t, client, "again", "ready", func(p *corev1.Pod) bool {
 			return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
 		})
-		if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 1 {
-			t.Errorf("restarts %d, last end %+v; want one restart after exit code 1", c.RestartCount, c.LastTerminationState.Terminated)
+		if c := pod.Status.ContainerStatuses[0]; c.RestartCount != 1 || c.LastTerminationState.Terminated == nil ||
+			c.LastTerminationState.Terminated.ExitCode != 1 {
+			t.Errorf("restarts %d, last end %+v; want one restart after exit code 1",
+				c.RestartCount, c.LastTerminationState.Terminated)
 		}
 	})
 	t.Run("liveness probe ends a container that does not answer", func(t *testing.T) {
@@ -232,7 +249,8 @@ func TestPodsOnASimulatedNode(t *testing.T) {
 		}
 	})
 	t.Run("logs through the API server", func(t *testing.T) {
-		data, err := pods.GetLogs("full", &corev1.PodLogOptions{Container: "main", TailLines: ptr.To(int64(1))}).DoRaw(t.Context())
+		data, err := pods.GetLogs("full", &corev1.PodLogOptions{Container: "main", TailLines: ptr.To(int64(1))}).
+			DoRaw(t.Context())
 		if err != nil || strings.TrimSpace(string(data)) != "token" {
 			t.Errorf("last line %q, %v; want token", data, err)
 		}

@@ -24,8 +24,8 @@ type Record struct {
 	StartTicks uint64 `json:"startTicks"`
 	// Argv0 as /proc/PID/cmdline begins; empty means that it is not compared (a container may set its own).
 	Argv0 string `json:"argv0,omitempty"`
-	// Mark is an environment entry NAME=VALUE that only this process and what it starts carry; empty means that there is
-	// none. It finds those that left the session.
+	// Mark is an environment entry NAME=VALUE that only this process and what it starts carry; empty means that there
+	// is none. It finds those that left the session.
 	Mark string `json:"mark,omitempty"`
 }
 
@@ -51,7 +51,8 @@ func ParseStat(line string) (Stat, error) {
 	}
 	fields := strings.Fields(line[end+1:])
 	if len(fields) < 20 || len(fields[0]) != 1 {
-		return Stat{}, fmt.Errorf("stat line of process %d has %d fields after the command, expected at least 20", pid, len(fields))
+		return Stat{}, fmt.Errorf("stat line of process %d has %d fields after the command, expected at least 20",
+			pid, len(fields))
 	}
 	s := Stat{PID: pid, State: fields[0][0]}
 	if s.PPID, err = strconv.Atoi(fields[1]); err != nil {

@@ -61,15 +61,16 @@ func newLedger(capacity map[corev1.ResourceName]int64) *ledger {
 }
 
 // admit takes devices for a pod, the lowest free ones, or says why it cannot.
-func (l *ledger) admit(uid types.UID, spec *corev1.PodSpec) (devices map[corev1.ResourceName][]int64, reason, message string) {
+func (l *ledger) admit(uid types.UID,
+	spec *corev1.PodSpec) (devices map[corev1.ResourceName][]int64, reason, message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	names := extendedResources(spec)
 	for _, name := range names {
 		need, used := PodGPUs(spec, name), int64(len(l.held[name]))
 		if used+need > l.capacity[name] {
-			return nil, "OutOf" + string(name), fmt.Sprintf("Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-				name, need, used, l.capacity[name])
+			return nil, "OutOf" + string(name), fmt.Sprintf("Pod was rejected: Node didn't have enough resource: "+
+				"%s, requested: %d, used: %d, capacity: %d", name, need, used, l.capacity[name])
 		}
 	}
 	devices = map[corev1.ResourceName][]int64{}

@@ -70,7 +70,8 @@ func buildCommand(in containerInput) (commandLine, error) {
 	for i := range argv {
 		argv[i] = r.String(BindAddress(Expand(argv[i], in.env.Lookup), in.podIP))
 	}
-	env := Env{{Name: "PATH", Value: defaultPath}, {Name: "HOME", Value: in.scratch}, {Name: "HOSTNAME", Value: in.hostname}}
+	env := Env{{Name: "PATH", Value: defaultPath}, {Name: "HOME", Value: in.scratch},
+		{Name: "HOSTNAME", Value: in.hostname}}
 	for _, v := range in.image.Env {
 		name, value, _ := strings.Cut(v, "=")
 		env = append(env, corev1.EnvVar{Name: name, Value: r.String(value)})
@@ -83,8 +84,9 @@ func buildCommand(in containerInput) (commandLine, error) {
 	if old, ok := env.Lookup("LD_LIBRARY_PATH"); ok && old != "" {
 		libraries = old + ":" + libraries
 	}
-	env = append(env, corev1.EnvVar{Name: "LD_LIBRARY_PATH", Value: libraries}, corev1.EnvVar{Name: "SIMROCM_ROOT", Value: in.root},
-		corev1.EnvVar{Name: containerIDVariable, Value: in.id}, corev1.EnvVar{Name: "TERMINATION_MESSAGE_PATH", Value: r.Path(messagePath(c))})
+	env = append(env, corev1.EnvVar{Name: "LD_LIBRARY_PATH", Value: libraries},
+		corev1.EnvVar{Name: "SIMROCM_ROOT", Value: in.root}, corev1.EnvVar{Name: containerIDVariable, Value: in.id},
+		corev1.EnvVar{Name: "TERMINATION_MESSAGE_PATH", Value: r.Path(messagePath(c))})
 	if in.kubeconfig != "" {
 		env = append(env, corev1.EnvVar{Name: "KUBECONFIG", Value: in.kubeconfig})
 	}
@@ -225,9 +227,11 @@ func terminationMessage(c *corev1.Container, file, logPath string, exitCode int3
 // authority, and the pod's own token, read again as it changes.
 func writePodKubeconfig(path, server, tokenDir, namespace string) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["in-cluster"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: filepath.Join(tokenDir, "ca.crt")}
+	config.Clusters["in-cluster"] = &clientcmdapi.Cluster{Server: server,
+		CertificateAuthority: filepath.Join(tokenDir, "ca.crt")}
 	config.AuthInfos["service-account"] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(tokenDir, "token")}
-	config.Contexts["in-cluster"] = &clientcmdapi.Context{Cluster: "in-cluster", AuthInfo: "service-account", Namespace: namespace}
+	config.Contexts["in-cluster"] = &clientcmdapi.Context{Cluster: "in-cluster", AuthInfo: "service-account",
+		Namespace: namespace}
 	config.CurrentContext = "in-cluster"
 	return clientcmd.WriteToFile(*config, path)
 }

@@ -149,7 +149,8 @@ func valueFrom(from *corev1.EnvVarSource, src EnvSources) (value string, found b
 	return "", false, fmt.Errorf("this kind of valueFrom is not known to the simulated node")
 }
 
-func requireKey(kind, name, key string, data map[string]string, err error, optional *bool) (value string, found bool, _ error) {
+func requireKey(kind, name, key string, data map[string]string, err error,
+	optional *bool) (value string, found bool, _ error) {
 	data, err = requireObject(kind, name, data, err, optional)
 	if err != nil {
 		return "", false, err
@@ -222,7 +223,8 @@ func formatMap(m map[string]string) string {
 
 // ResourceValue resolves a resourceFieldRef: in units of the divisor, rounded up. A limit that is not set means all
 // that the node has.
-func ResourceValue(c *corev1.Container, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
+func ResourceValue(c *corev1.Container, ref *corev1.ResourceFieldSelector,
+	allocatable corev1.ResourceList) (string, error) {
 	side, name, ok := strings.Cut(ref.Resource, ".")
 	if !ok {
 		return "", fmt.Errorf("resource %q is not of the form limits.NAME or requests.NAME", ref.Resource)

@@ -66,7 +66,8 @@ func TestPodsWithGPUsShareAFabric(t *testing.T) {
 			t.Errorf("the pod's own /dev/shm is %s", line.argv[1])
 		}
 	}
-	if a, b := (Config{SharedMemoryDir: "/shm/x", Dir: "/d"}).FabricDir(), (Config{Dir: "/d"}).FabricDir(); a != "/shm/x/.fabric" || b != "/d/.fabric" {
+	if a, b := (Config{SharedMemoryDir: "/shm/x", Dir: "/d"}).FabricDir(),
+		(Config{Dir: "/d"}).FabricDir(); a != "/shm/x/.fabric" || b != "/d/.fabric" {
 		t.Errorf("directories %s and %s", a, b)
 	}
 }

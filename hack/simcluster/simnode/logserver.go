@@ -32,7 +32,8 @@ func (n *Node) startLogServer() error {
 		return fmt.Errorf("%s holds no certificate", n.config.CAFile)
 	}
 	listener, err := tls.Listen("tcp", net.JoinHostPort(n.config.IP, "0"), &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		MinVersion: tls.VersionTLS12,
 	})
 	if err != nil {
 		return fmt.Errorf("log endpoint: %w", err)

@@ -68,7 +68,8 @@ func newNode(ctx context.Context, c Config, nc NodeConfig, log *slog.Logger) (*N
 	}
 	n := &Node{
 		config: nc, server: c.Server, imagesFile: c.ImagesFile, dir: filepath.Join(c.Dir, nc.Name), client: client,
-		fabric: c.FabricDir(), capacity: capacity, ledger: newLedger(map[corev1.ResourceName]int64{gpuResource: nc.GPUs}),
+		fabric: c.FabricDir(), capacity: capacity,
+		ledger:    newLedger(map[corev1.ResourceName]int64{gpuResource: nc.GPUs}),
 		addresses: newAddresses(nc.IP), log: log.With("node", nc.Name), ctx: ctx, workers: map[types.UID]*worker{},
 	}
 	if c.SharedMemoryDir != "" {
@@ -77,7 +78,8 @@ func newNode(ctx context.Context, c Config, nc NodeConfig, log *slog.Logger) (*N
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	n.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: nc.Name})
-	list := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "", fields.OneTermEqualSelector("spec.nodeName", nc.Name))
+	list := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "",
+		fields.OneTermEqualSelector("spec.nodeName", nc.Name))
 	n.informer = cache.NewSharedIndexInformer(list, &corev1.Pod{}, 0, cache.Indexers{})
 	return n, nil
 }
@@ -87,7 +89,8 @@ func (nc NodeConfig) capacity() (corev1.ResourceList, error) {
 		corev1.ResourcePods:             resource.MustParse("110"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
-	for name, value := range map[corev1.ResourceName]string{corev1.ResourceCPU: nc.CPU, corev1.ResourceMemory: nc.Memory} {
+	for name, value := range map[corev1.ResourceName]string{corev1.ResourceCPU: nc.CPU,
+		corev1.ResourceMemory: nc.Memory} {
 		q, err := resource.ParseQuantity(value)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %s %q: %w", nc.Name, name, value, err)
@@ -247,7 +250,8 @@ func (n *Node) writeStatus(w *worker) {
 				}
 			}
 			if n.ctx.Err() == nil {
-				n.log.Warn("writing a pod's status failed; it is tried again", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
+				n.log.Warn("writing a pod's status failed; it is tried again",
+					"pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
 			}
 			time.AfterFunc(time.Second, w.wake)
 			continue
@@ -299,7 +303,8 @@ func (n *Node) patchStatus(w *worker, last *corev1.Pod) (*corev1.Pod, error) {
 	if patch, err = json.Marshal(body); err != nil {
 		return last, err
 	}
-	now, err := n.client.CoreV1().Pods(w.pod.Namespace).Patch(n.ctx, w.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	now, err := n.client.CoreV1().Pods(w.pod.Namespace).Patch(n.ctx, w.pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return last, err
 	}

@@ -67,7 +67,8 @@ func probePort(port intstr.IntOrString, c *corev1.Container) (int, error) {
 }
 
 // probeOnce carries out a probe; nil means that it passed.
-func probeOnce(ctx context.Context, p *corev1.Probe, c *corev1.Container, podIP string, execute func(context.Context, []string) error) error {
+func probeOnce(ctx context.Context, p *corev1.Probe, c *corev1.Container, podIP string,
+	execute func(context.Context, []string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
 	defer cancel()
 	switch {
@@ -106,7 +107,8 @@ func probeHTTP(ctx context.Context, get *corev1.HTTPGetAction, c *corev1.Contain
 	if get.Scheme == corev1.URISchemeHTTPS {
 		scheme = "https"
 	}
-	url := fmt.Sprintf("%s://%s/%s", scheme, net.JoinHostPort(host, strconv.Itoa(port)), strings.TrimPrefix(get.Path, "/"))
+	url := fmt.Sprintf("%s://%s/%s",
+		scheme, net.JoinHostPort(host, strconv.Itoa(port)), strings.TrimPrefix(get.Path, "/"))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -121,7 +123,8 @@ func probeHTTP(ctx context.Context, get *corev1.HTTPGetAction, c *corev1.Contain
 	}
 	// As the kubelet does: a probe does not check the certificate, and does not follow to another host.
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true, Proxy: nil,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true, Proxy: nil,
 	}}
 	resp, err := client.Do(req)
 	if err != nil {

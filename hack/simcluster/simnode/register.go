@@ -40,24 +40,30 @@ func (n *Node) object() *corev1.Node {
 	if own := readTrimmed(filepath.Join(n.config.Root, "proc/sys/kernel/random/boot_id")); own != "" {
 		boot = own
 	}
-	status := func(kind corev1.NodeConditionType, is corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: is, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now}
+	status := func(kind corev1.NodeConditionType, is corev1.ConditionStatus,
+		reason, message string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: kind, Status: is, Reason: reason, Message: message, LastHeartbeatTime: now,
+			LastTransitionTime: now}
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.config.Name, Labels: labels, Annotations: map[string]string{"simcluster/simulated": "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: n.config.Name, Labels: labels,
+			Annotations: map[string]string{"simcluster/simulated": "true"}},
 		Status: corev1.NodeStatus{
 			Capacity: n.capacity, Allocatable: n.capacity,
-			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.config.IP}, {Type: corev1.NodeHostName, Address: n.config.Name}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.config.IP},
+				{Type: corev1.NodeHostName, Address: n.config.Name}},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: n.logPort}},
 			Conditions: []corev1.NodeCondition{
 				status(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated"),
 				status(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated"),
 				status(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated"),
-				status(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the simulated node runs pods as local processes"),
+				status(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady",
+					"the simulated node runs pods as local processes"),
 			},
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: "v1.37.2-simulated", ContainerRuntimeVersion: "simulated://processes", OperatingSystem: runtime.GOOS,
-				Architecture: runtime.GOARCH, KernelVersion: kernel, OSImage: "simulated node", BootID: boot,
+				KubeletVersion: "v1.37.2-simulated", ContainerRuntimeVersion: "simulated://processes",
+				OperatingSystem: runtime.GOOS,
+				Architecture:    runtime.GOARCH, KernelVersion: kernel, OSImage: "simulated node", BootID: boot,
 				MachineID: n.config.Name, SystemUUID: n.config.Name,
 			},
 		},
@@ -113,7 +119,8 @@ func (n *Node) patchNode(want *corev1.Node, status bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.client.CoreV1().Nodes().Patch(n.ctx, n.config.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, sub...)
+	_, err = n.client.CoreV1().Nodes().Patch(n.ctx, n.config.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, sub...)
 	return err
 }
 
@@ -147,9 +154,11 @@ func (n *Node) renewLease() error {
 			return err
 		}
 		_, err = leases.Create(n.ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: n.config.Name, Namespace: corev1.NamespaceNodeLease, OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.config.Name, LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &now},
+			ObjectMeta: metav1.ObjectMeta{Name: n.config.Name, Namespace: corev1.NamespaceNodeLease,
+				OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.config.Name,
+				LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &now},
 		}, metav1.CreateOptions{})
 		return err
 	}

@@ -73,14 +73,17 @@ func ExitReason(code int32) string {
 func Unsupported(pod *corev1.Pod) string {
 	for _, v := range pod.Spec.Volumes {
 		s := v.VolumeSource
-		if s.EmptyDir == nil && s.HostPath == nil && s.ConfigMap == nil && s.Secret == nil && s.Projected == nil && s.DownwardAPI == nil {
-			return "volume " + v.Name + " is of a kind that the simulated node has not: use emptyDir, hostPath, configMap, secret, projected or downwardAPI"
+		if s.EmptyDir == nil && s.HostPath == nil && s.ConfigMap == nil && s.Secret == nil && s.Projected == nil &&
+			s.DownwardAPI == nil {
+			return "volume " + v.Name + " is of a kind that the simulated node has not: use emptyDir, hostPath, " +
+				"configMap, secret, projected or downwardAPI"
 		}
 	}
 	for _, c := range append(append([]corev1.Container{}, pod.Spec.InitContainers...), pod.Spec.Containers...) {
 		for _, p := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
 			if p != nil && p.GRPC != nil {
-				return "container " + c.Name + " has a gRPC probe, which the simulated node has not: use httpGet, exec or tcpSocket"
+				return "container " + c.Name +
+					" has a gRPC probe, which the simulated node has not: use httpGet, exec or tcpSocket"
 			}
 		}
 		if c.Lifecycle != nil {

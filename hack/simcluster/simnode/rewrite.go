@@ -116,7 +116,8 @@ func BindAddress(arg, podIP string) string {
 		head += "="
 	}
 	host, port, ok := strings.Cut(value, ":")
-	if !ok || (host != "" && host != "0.0.0.0") || port == "" || len(port) > 5 || strings.Trim(port, "0123456789") != "" || port == "0" {
+	if !ok || (host != "" && host != "0.0.0.0") || port == "" || len(port) > 5 ||
+		strings.Trim(port, "0123456789") != "" || port == "0" {
 		return arg
 	}
 	if host == "" || host == "0.0.0.0" {

@@ -67,19 +67,23 @@ func TestBuildEnv(t *testing.T) {
 		},
 		"envFrom with prefix, env wins": {
 			container: corev1.Container{
-				EnvFrom: []corev1.EnvFromSource{{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}},
-				Env:     []corev1.EnvVar{{Name: "P_K", Value: "own"}}},
+				EnvFrom: []corev1.EnvFromSource{{Prefix: "P_", ConfigMapRef: &corev1.ConfigMapEnvSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}},
+				Env: []corev1.EnvVar{{Name: "P_K", Value: "own"}}},
 			want: []string{"BASE=base", "P_K2=v2", "P_K=own"},
 		},
 		"field, resource and key": {
 			container: corev1.Container{Env: []corev1.EnvVar{
-				{Name: "F", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-				{Name: "R", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}},
+				{Name: "F",
+					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+				{Name: "R", ValueFrom: &corev1.EnvVarSource{
+					ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}},
 				{Name: "K", ValueFrom: key("cm", "K", false)}}},
 			want: []string{"BASE=base", "F=field:metadata.name", "K=v", "R=resource:limits.cpu"},
 		},
 		"optional key that is not there": {
-			container: corev1.Container{Env: []corev1.EnvVar{{Name: "K", ValueFrom: key("cm", "NO", true)}}}, want: []string{"BASE=base"}},
+			container: corev1.Container{Env: []corev1.EnvVar{{Name: "K", ValueFrom: key("cm", "NO", true)}}},
+			want:      []string{"BASE=base"}},
 		"key that is not there": {
 			container: corev1.Container{Env: []corev1.EnvVar{{Name: "K", ValueFrom: key("cm", "NO", false)}}},
 			wantErr:   `variable K: couldn't find key NO in configmap "cm"`},
@@ -110,12 +114,15 @@ func errorText(err error) string {
 }
 
 func TestFieldAndResourceValues(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n", UID: "u", Labels: map[string]string{"a": "1", "b/c": "2"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n",
+		UID: "u", Labels: map[string]string{"a": "1", "b/c": "2"}},
 		Spec: corev1.PodSpec{NodeName: "node", ServiceAccountName: "sa"}}
 	for path, want := range map[string]string{
-		"metadata.name": "p", "metadata.namespace": "n", "metadata.uid": "u", "spec.nodeName": "node", "spec.serviceAccountName": "sa",
-		"status.hostIP": "127.77.1.1", "status.podIP": "127.77.1.2", "metadata.labels['b/c']": "2", "metadata.labels['none']": "",
-		"metadata.labels": "a=\"1\"\nb/c=\"2\"",
+		"metadata.name": "p", "metadata.namespace": "n", "metadata.uid": "u", "spec.nodeName": "node",
+		"spec.serviceAccountName": "sa",
+		"status.hostIP":           "127.77.1.1", "status.podIP": "127.77.1.2", "metadata.labels['b/c']": "2",
+		"metadata.labels['none']": "",
+		"metadata.labels":         "a=\"1\"\nb/c=\"2\"",
 	} {
 		if got, err := FieldValue(pod, "127.77.1.1", "127.77.1.2", path); err != nil || got != want {
 			t.Errorf("%s = %q, %v; want %q", path, got, err, want)
@@ -124,17 +131,20 @@ func TestFieldAndResourceValues(t *testing.T) {
 	if got, err := FieldValue(pod, "", "", "spec.unknown"); err == nil {
 		t.Errorf("spec.unknown = %q, want an error", got)
 	}
-	c := &corev1.Container{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("1Gi")}}}
+	c := &corev1.Container{Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m"), "memory": resource.MustParse("1Gi")}}}
 	node := corev1.ResourceList{"cpu": resource.MustParse("96"), "memory": resource.MustParse("8Gi")}
 	for _, tc := range []struct{ resource, divisor, want string }{
-		{"limits.cpu", "0", "2"}, {"limits.cpu", "1m", "1500"}, {"limits.memory", "1Mi", "1024"}, {"requests.cpu", "0", "0"},
+		{"limits.cpu", "0", "2"}, {"limits.cpu", "1m", "1500"}, {"limits.memory", "1Mi", "1024"},
+		{"requests.cpu", "0", "0"},
 	} {
 		ref := &corev1.ResourceFieldSelector{Resource: tc.resource, Divisor: resource.MustParse(tc.divisor)}
 		if got, err := ResourceValue(c, ref, node); err != nil || got != tc.want {
 			t.Errorf("%s / %s = %q, %v; want %q", tc.resource, tc.divisor, got, err, tc.want)
 		}
 	}
-	if got, err := ResourceValue(&corev1.Container{}, &corev1.ResourceFieldSelector{Resource: "limits.cpu"}, node); err != nil || got != "96" {
+	if got, err := ResourceValue(&corev1.Container{}, &corev1.ResourceFieldSelector{Resource: "limits.cpu"},
+		node); err != nil || got != "96" {
 		t.Errorf("limits.cpu without a limit = %q, %v; want the node's 96", got, err)
 	}
 }
@@ -144,8 +154,8 @@ func TestRewriter(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(image, "opt/rocm/lib"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRewriter([]Mount{{"/scratch", "/v/scratch"}, {"/scratch/deep", "/v/deep"}, {"/host/sys", "/n/tree/sys"}, {"/host/proc", "/n/tree/proc"},
-		{"/mixed/a", "/one/a"}, {"/mixed/b", "/two/b"}}, image)
+	r := NewRewriter([]Mount{{"/scratch", "/v/scratch"}, {"/scratch/deep", "/v/deep"}, {"/host/sys", "/n/tree/sys"},
+		{"/host/proc", "/n/tree/proc"}, {"/mixed/a", "/one/a"}, {"/mixed/b", "/two/b"}}, image)
 	for in, want := range map[string]string{
 		"/scratch":                   "/v/scratch",
 		"/scratch/f":                 "/v/scratch/f",
@@ -195,8 +205,10 @@ func TestShouldRestart(t *testing.T) {
 		code   int32
 		want   bool
 	}{
-		{always, kindMain, 0, true}, {always, kindMain, 1, true}, {onFailure, kindMain, 0, false}, {onFailure, kindMain, 1, true},
-		{never, kindMain, 1, false}, {always, kindInit, 0, false}, {always, kindInit, 1, true}, {never, kindInit, 1, false},
+		{always, kindMain, 0, true}, {always, kindMain, 1, true}, {onFailure, kindMain, 0, false},
+		{onFailure, kindMain, 1, true},
+		{never, kindMain, 1, false}, {always, kindInit, 0, false}, {always, kindInit, 1, true},
+		{never, kindInit, 1, false},
 		{never, kindSidecar, 0, true},
 	} {
 		if got := ShouldRestart(tc.policy, tc.kind, tc.code); got != tc.want {
@@ -212,7 +224,8 @@ func TestNextBackoff(t *testing.T) {
 		delay = NextBackoff(delay, time.Second, restarts)
 		got = append(got, delay)
 	}
-	want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 300 * time.Second, 300 * time.Second}
+	want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
+		160 * time.Second, 300 * time.Second, 300 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -223,14 +236,16 @@ func TestNextBackoff(t *testing.T) {
 
 func TestLedger(t *testing.T) {
 	pod := func(gpus string) *corev1.PodSpec {
-		return &corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse(gpus)}}}}}
+		return &corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{gpuResource: resource.MustParse(gpus)}}}}}
 	}
 	l := newLedger(map[corev1.ResourceName]int64{gpuResource: 8})
 	if devices, reason, _ := l.admit("a", pod("6")); reason != "" || len(devices[gpuResource]) != 6 {
 		t.Fatalf("first pod: devices %v, reason %q", devices, reason)
 	}
 	if _, reason, message := l.admit("b", pod("3")); reason != "OutOfamd.com/gpu" ||
-		message != "Pod was rejected: Node didn't have enough resource: amd.com/gpu, requested: 3, used: 6, capacity: 8" {
+		message != "Pod was rejected: Node didn't have enough resource: amd.com/gpu, requested: 3, used: "+
+			"6, capacity: 8" {
 		t.Errorf("second pod: %q: %q", reason, message)
 	}
 	devices, reason, _ := l.admit("c", pod("2"))
@@ -248,7 +263,8 @@ func TestLedger(t *testing.T) {
 
 func TestProbeTracker(t *testing.T) {
 	tracker := newProbeTracker(&corev1.Probe{SuccessThreshold: 2, FailureThreshold: 3})
-	want := []probeVerdict{probeUndecided, probePassed, probeUndecided, probeUndecided, probeFailed, probeUndecided, probeUndecided}
+	want := []probeVerdict{probeUndecided, probePassed, probeUndecided, probeUndecided, probeFailed,
+		probeUndecided, probeUndecided}
 	for i, ok := range []bool{true, true, false, false, false, true, false} {
 		if got := tracker.observe(ok); got != want[i] {
 			t.Errorf("result %d: %d, want %d", i, got, want[i])
@@ -257,13 +273,16 @@ func TestProbeTracker(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
-	if why := Unsupported(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}}}); why != "" {
+	if why := Unsupported(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}}}); why != "" {
 		t.Errorf("emptyDir: %s", why)
 	}
 	for name, spec := range map[string]corev1.PodSpec{
-		"volume": {Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}},
-		"hook":   {Containers: []corev1.Container{{Lifecycle: &corev1.Lifecycle{}}}},
-		"grpc":   {Containers: []corev1.Container{{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}}}}},
+		"volume": {Volumes: []corev1.Volume{{Name: "v",
+			VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}},
+		"hook": {Containers: []corev1.Container{{Lifecycle: &corev1.Lifecycle{}}}},
+		"grpc": {Containers: []corev1.Container{
+			{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}}}}},
 		"claims": {ResourceClaims: []corev1.PodResourceClaim{{Name: "c"}}},
 	} {
 		if Unsupported(&corev1.Pod{Spec: spec}) == "" {
@@ -286,7 +305,8 @@ func TestTail(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	images := Images{"a:dev": {Dir: "/a"}, "b:latest": {Dir: "/b"}}
-	for name, want := range map[string]string{"a:dev": "/a", "docker.io/library/a:dev": "/a", "b": "/b", "a": "", "a:other": ""} {
+	for name, want := range map[string]string{"a:dev": "/a", "docker.io/library/a:dev": "/a", "b": "/b",
+		"a": "", "a:other": ""} {
 		if got, _ := images.Find(name); got.Dir != want {
 			t.Errorf("Find(%q) = %q, want %q", name, got.Dir, want)
 		}
@@ -298,7 +318,8 @@ func TestGrace(t *testing.T) {
 		spec, deletion *int64
 		want           time.Duration
 	}{{nil, nil, 30 * time.Second}, {ptr.To(int64(5)), nil, 5 * time.Second}, {ptr.To(int64(5)), ptr.To(int64(0)), 0}} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionGracePeriodSeconds: tc.deletion}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.spec}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionGracePeriodSeconds: tc.deletion},
+			Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.spec}}
 		if got := Grace(pod); got != tc.want {
 			t.Errorf("Grace = %s, want %s", got, tc.want)
 		}

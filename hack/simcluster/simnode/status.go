@@ -174,7 +174,8 @@ func conditions(phase corev1.PodPhase, in statusInput, initialized bool, notRead
 	case phase == corev1.PodFailed:
 		reason = "PodFailed"
 	case len(notReady) > 0:
-		reason, message = "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(notReady, " "))
+		reason, message = "ContainersNotReady",
+			fmt.Sprintf("containers with unready status: [%s]", strings.Join(notReady, " "))
 	}
 	ready := !terminal && len(notReady) == 0 && initialized
 	initReason := ""

@@ -10,11 +10,13 @@ import (
 )
 
 func alive(ready bool) containerView {
-	return containerView{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Started: true, Ready: ready}
+	return containerView{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		Started: true, Ready: ready}
 }
 
 func ended(code int32, again bool) containerView {
-	return containerView{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}, willRestart: again}
+	return containerView{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}},
+		willRestart: again}
 }
 
 func waitingAfter(code int32) containerView {
@@ -26,9 +28,11 @@ func waitingAfter(code int32) containerView {
 
 func TestComputeStatus(t *testing.T) {
 	sidecar := corev1.Container{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
-	one := &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init"}}, Containers: []corev1.Container{{Name: "a"}}}
+	one := &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init"}},
+		Containers: []corev1.Container{{Name: "a"}}}
 	two := &corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}}
-	withSidecar := &corev1.PodSpec{InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{{Name: "a"}}}
+	withSidecar := &corev1.PodSpec{InitContainers: []corev1.Container{sidecar},
+		Containers: []corev1.Container{{Name: "a"}}}
 	tests := map[string]struct {
 		spec  *corev1.PodSpec
 		in    statusInput
@@ -37,23 +41,47 @@ func TestComputeStatus(t *testing.T) {
 		// waiting reason of the first main container, where it waits.
 		waiting string
 	}{
-		"new":                  {one, statusInput{}, corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
-		"init runs":            {one, statusInput{Containers: map[string]containerView{"init": alive(true)}}, corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
-		"init failed for good": {one, statusInput{Containers: map[string]containerView{"init": ended(1, false)}}, corev1.PodFailed, corev1.ConditionFalse, "PodInitializing"},
-		"init fails, again":    {one, statusInput{Containers: map[string]containerView{"init": ended(1, true)}}, corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
-		"init done":            {one, statusInput{Containers: map[string]containerView{"init": ended(0, false)}}, corev1.PodPending, corev1.ConditionFalse, "ContainerCreating"},
-		"runs, ready":          {one, statusInput{Containers: map[string]containerView{"init": ended(0, false), "a": alive(true)}}, corev1.PodRunning, corev1.ConditionTrue, ""},
-		"runs, not ready":      {two, statusInput{Containers: map[string]containerView{"a": alive(true), "b": alive(false)}}, corev1.PodRunning, corev1.ConditionFalse, ""},
-		"one of two done":      {two, statusInput{Containers: map[string]containerView{"a": ended(0, false), "b": alive(true)}}, corev1.PodRunning, corev1.ConditionFalse, ""},
-		"all done":             {two, statusInput{Containers: map[string]containerView{"a": ended(0, false), "b": ended(0, false)}}, corev1.PodSucceeded, corev1.ConditionFalse, ""},
-		"one failed":           {two, statusInput{Containers: map[string]containerView{"a": ended(0, false), "b": ended(2, false)}}, corev1.PodFailed, corev1.ConditionFalse, ""},
-		"between two starts":   {two, statusInput{Containers: map[string]containerView{"a": alive(true), "b": ended(2, true)}}, corev1.PodRunning, corev1.ConditionFalse, ""},
-		"crash loop":           {two, statusInput{Containers: map[string]containerView{"a": waitingAfter(1), "b": alive(true)}}, corev1.PodRunning, corev1.ConditionFalse, "CrashLoopBackOff"},
-		"refused":              {two, statusInput{FailedReason: "OutOfamd.com/gpu"}, corev1.PodFailed, corev1.ConditionFalse, "ContainerCreating"},
-		"stopped before start": {two, statusInput{Stopping: true}, corev1.PodFailed, corev1.ConditionFalse, "ContainerCreating"},
-		"stopped while again":  {two, statusInput{Stopping: true, Containers: map[string]containerView{"a": ended(0, false), "b": ended(137, true)}}, corev1.PodFailed, corev1.ConditionFalse, ""},
-		"sidecar not started":  {withSidecar, statusInput{Containers: map[string]containerView{"side": {}}}, corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
-		"sidecar and main":     {withSidecar, statusInput{Containers: map[string]containerView{"side": alive(true), "a": alive(true)}}, corev1.PodRunning, corev1.ConditionTrue, ""},
+		"new": {one, statusInput{}, corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
+		"init runs": {one, statusInput{Containers: map[string]containerView{"init": alive(true)}},
+			corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
+		"init failed for good": {one, statusInput{Containers: map[string]containerView{"init": ended(1, false)}},
+			corev1.PodFailed, corev1.ConditionFalse, "PodInitializing"},
+		"init fails, again": {one, statusInput{Containers: map[string]containerView{"init": ended(1, true)}},
+			corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
+		"init done": {one, statusInput{Containers: map[string]containerView{"init": ended(0, false)}},
+			corev1.PodPending, corev1.ConditionFalse, "ContainerCreating"},
+		"runs, ready": {one,
+			statusInput{Containers: map[string]containerView{"init": ended(0, false), "a": alive(true)}},
+			corev1.PodRunning, corev1.ConditionTrue, ""},
+		"runs, not ready": {two, statusInput{Containers: map[string]containerView{"a": alive(true), "b": alive(false)}},
+			corev1.PodRunning, corev1.ConditionFalse, ""},
+		"one of two done": {two,
+			statusInput{Containers: map[string]containerView{"a": ended(0, false), "b": alive(true)}},
+			corev1.PodRunning, corev1.ConditionFalse, ""},
+		"all done": {two,
+			statusInput{Containers: map[string]containerView{"a": ended(0, false), "b": ended(0, false)}},
+			corev1.PodSucceeded, corev1.ConditionFalse, ""},
+		"one failed": {two,
+			statusInput{Containers: map[string]containerView{"a": ended(0, false), "b": ended(2, false)}},
+			corev1.PodFailed, corev1.ConditionFalse, ""},
+		"between two starts": {two,
+			statusInput{Containers: map[string]containerView{"a": alive(true), "b": ended(2, true)}}, corev1.PodRunning,
+			corev1.ConditionFalse, ""},
+		"crash loop": {two,
+			statusInput{Containers: map[string]containerView{"a": waitingAfter(1), "b": alive(true)}},
+			corev1.PodRunning, corev1.ConditionFalse, "CrashLoopBackOff"},
+		"refused": {two, statusInput{FailedReason: "OutOfamd.com/gpu"}, corev1.PodFailed, corev1.ConditionFalse,
+			"ContainerCreating"},
+		"stopped before start": {two, statusInput{Stopping: true}, corev1.PodFailed, corev1.ConditionFalse,
+			"ContainerCreating"},
+		"stopped while again": {two, statusInput{Stopping: true,
+			Containers: map[string]containerView{"a": ended(0, false), "b": ended(137, true)}},
+			corev1.PodFailed, corev1.ConditionFalse, ""},
+		"sidecar not started": {withSidecar, statusInput{Containers: map[string]containerView{"side": {}}},
+			corev1.PodPending, corev1.ConditionFalse, "PodInitializing"},
+		"sidecar and main": {withSidecar,
+			statusInput{Containers: map[string]containerView{"side": alive(true), "a": alive(true)}}, corev1.PodRunning,
+			corev1.ConditionTrue, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

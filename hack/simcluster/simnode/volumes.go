@@ -114,7 +114,8 @@ func syncHostPath(source *corev1.HostPathVolumeSource, path string) error {
 	return fmt.Errorf("hostPath type check failed: %s is not there on the node", source.Path)
 }
 
-func (v *volumes) addProjection(ctx context.Context, pod *corev1.Pod, files map[string]string, volume string, s *corev1.VolumeProjection) error {
+func (v *volumes) addProjection(ctx context.Context, pod *corev1.Pod, files map[string]string, volume string,
+	s *corev1.VolumeProjection) error {
 	switch {
 	case s.ServiceAccountToken != nil:
 		token, err := v.token(ctx, pod, volume+"/"+s.ServiceAccountToken.Path, s.ServiceAccountToken)
@@ -134,18 +135,21 @@ func (v *volumes) addProjection(ctx context.Context, pod *corev1.Pod, files map[
 }
 
 // token asks for a token of the pod's own service account, bound to the pod, as the kubelet does.
-func (v *volumes) token(ctx context.Context, pod *corev1.Pod, key string, p *corev1.ServiceAccountTokenProjection) (string, error) {
+func (v *volumes) token(ctx context.Context, pod *corev1.Pod, key string,
+	p *corev1.ServiceAccountTokenProjection) (string, error) {
 	if t, ok := v.tokens[key]; ok && v.now().Before(t.renewAt) {
 		return t.value, nil
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: p.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod",
+			Name: pod.Name, UID: pod.UID},
 	}}
 	if p.Audience != "" {
 		request.Spec.Audiences = []string{p.Audience}
 	}
-	got, err := v.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	got, err := v.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("token of service account %s: %w", pod.Spec.ServiceAccountName, err)
 	}
@@ -187,7 +191,8 @@ func (v *volumes) secret(ctx context.Context, namespace, name string) (map[strin
 	return data, nil
 }
 
-func (v *volumes) addConfigMap(ctx context.Context, pod *corev1.Pod, files map[string]string, name string, items []corev1.KeyToPath, optional *bool) error {
+func (v *volumes) addConfigMap(ctx context.Context, pod *corev1.Pod, files map[string]string, name string,
+	items []corev1.KeyToPath, optional *bool) error {
 	data, err := v.configMap(ctx, pod.Namespace, name)
 	if data, err = requireObject("configmap", name, data, err, optional); err != nil {
 		return err
@@ -195,7 +200,8 @@ func (v *volumes) addConfigMap(ctx context.Context, pod *corev1.Pod, files map[s
 	return addItems(files, data, items, "configmap "+name, optional)
 }
 
-func (v *volumes) addSecret(ctx context.Context, pod *corev1.Pod, files map[string]string, name string, items []corev1.KeyToPath, optional *bool) error {
+func (v *volumes) addSecret(ctx context.Context, pod *corev1.Pod, files map[string]string, name string,
+	items []corev1.KeyToPath, optional *bool) error {
 	data, err := v.secret(ctx, pod.Namespace, name)
 	if data, err = requireObject("secret", name, data, err, optional); err != nil {
 		return err

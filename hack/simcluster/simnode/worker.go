@@ -73,8 +73,9 @@ func (w *worker) adopt(status corev1.PodStatus) {
 			if c.State.Running != nil {
 				view.RestartCount++
 				view.Last = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-					ExitCode: 137, Signal: 9, Reason: "Error", StartedAt: c.State.Running.StartedAt, FinishedAt: metav1.Now(),
-					Message: "the node process restarted and ended this container", ContainerID: c.ContainerID,
+					ExitCode: 137, Signal: 9, Reason: "Error", StartedAt: c.State.Running.StartedAt,
+					FinishedAt: metav1.Now(),
+					Message:    "the node process restarted and ended this container", ContainerID: c.ContainerID,
 				}}
 			}
 			w.views[c.Name] = view
@@ -227,7 +228,9 @@ func (w *worker) supervise(ctx context.Context, c *corev1.Container, kind contai
 			w.update(c.Name, func(v *containerView) {
 				v.Last, v.willRestart = v.State, false
 				v.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-					Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", backoff, c.Name, w.pod.Name)}}
+					Reason: "CrashLoopBackOff",
+					Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s",
+						backoff, c.Name, w.pod.Name)}}
 			})
 			w.node.event(w.pod, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container "+c.Name)
 		}
@@ -266,7 +269,8 @@ func (w *worker) prepare(ctx context.Context, c *corev1.Container, id string) (l
 		case err != nil:
 			reason, message = "ImageInspectError", err.Error()
 		case !found:
-			reason, message = "ErrImagePull", fmt.Sprintf("image %q is not in the simulated node's list of images", c.Image)
+			reason, message = "ErrImagePull",
+				fmt.Sprintf("image %q is not in the simulated node's list of images", c.Image)
 			if attempt%2 == 1 {
 				reason, message = "ImagePullBackOff", fmt.Sprintf("Back-off pulling image %q: %s", c.Image, message)
 			}
@@ -292,7 +296,8 @@ func (w *worker) prepare(ctx context.Context, c *corev1.Container, id string) (l
 	}
 }
 
-func (w *worker) commandLine(ctx context.Context, c *corev1.Container, image Image, id string) (commandLine, *Rewriter, error) {
+func (w *worker) commandLine(ctx context.Context, c *corev1.Container, image Image,
+	id string) (commandLine, *Rewriter, error) {
 	pod := w.node.current(w.pod)
 	host, port, err := serverHostPort(w.node.server)
 	if err != nil {
@@ -302,12 +307,15 @@ func (w *worker) commandLine(ctx context.Context, c *corev1.Container, image Ima
 		{Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: port}}
 	// A container with a part of the GPUs sees only those, as with a device cgroup.
 	if gpus := w.devices[gpuResource]; len(gpus) > 0 && int64(len(gpus)) < w.node.config.GPUs {
-		base = append(base, corev1.EnvVar{Name: "HIP_VISIBLE_DEVICES", Value: strings.Trim(strings.ReplaceAll(fmt.Sprint(gpus), " ", ","), "[]")})
+		base = append(base, corev1.EnvVar{Name: "HIP_VISIBLE_DEVICES",
+			Value: strings.Trim(strings.ReplaceAll(fmt.Sprint(gpus), " ", ","), "[]")})
 	}
 	env, err := BuildEnv(c, base, EnvSources{
-		ConfigMap: func(name string) (map[string]string, error) { return w.volumes.configMap(ctx, pod.Namespace, name) },
-		Secret:    func(name string) (map[string]string, error) { return w.volumes.secret(ctx, pod.Namespace, name) },
-		Field:     func(path string) (string, error) { return FieldValue(pod, w.node.config.IP, w.podIP, path) },
+		ConfigMap: func(name string) (map[string]string, error) {
+			return w.volumes.configMap(ctx, pod.Namespace, name)
+		},
+		Secret: func(name string) (map[string]string, error) { return w.volumes.secret(ctx, pod.Namespace, name) },
+		Field:  func(path string) (string, error) { return FieldValue(pod, w.node.config.IP, w.podIP, path) },
 		Resource: func(ref *corev1.ResourceFieldSelector) (string, error) {
 			of := c
 			if ref.ContainerName != "" && ref.ContainerName != c.Name {
@@ -380,7 +388,8 @@ func (w *worker) runOnce(ctx context.Context, c *corev1.Container, started chan 
 		now := metav1.Now()
 		w.update(c.Name, func(v *containerView) {
 			v.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 128, Reason: "StartError", Message: err.Error(), StartedAt: now, FinishedAt: now, ContainerID: containerID}}
+				ExitCode: 128, Reason: "StartError", Message: err.Error(), StartedAt: now, FinishedAt: now,
+				ContainerID: containerID}}
 			v.ID, v.Started, v.Ready = containerID, false, false
 		})
 		w.node.event(w.pod, corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
@@ -415,8 +424,9 @@ func (w *worker) runOnce(ctx context.Context, c *corev1.Container, started chan 
 	exit = process.exit
 	w.update(c.Name, func(v *containerView) {
 		v.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: exit.Code, Signal: exit.Signal, Reason: ExitReason(exit.Code), StartedAt: begin, FinishedAt: metav1.Now(),
-			Message: terminationMessage(c, w.messageFile(c, id), logPath, exit.Code), ContainerID: containerID}}
+			ExitCode: exit.Code, Signal: exit.Signal, Reason: ExitReason(exit.Code), StartedAt: begin,
+			FinishedAt: metav1.Now(),
+			Message:    terminationMessage(c, w.messageFile(c, id), logPath, exit.Code), ContainerID: containerID}}
 		v.Started, v.Ready = false, false
 	})
 	return exit, true

@@ -13,10 +13,13 @@ import (
 )
 
 // probe runs the container's probes until ctx ends: the startup probe first, then readiness and liveness.
-func (w *worker) probe(ctx context.Context, c *corev1.Container, line commandLine, r *Rewriter, started chan struct{}, kill chan<- struct{}) {
+func (w *worker) probe(ctx context.Context, c *corev1.Container, line commandLine, r *Rewriter, started chan struct{},
+	kill chan<- struct{}) {
 	execute := func(ctx context.Context, command []string) error { return runInContainer(ctx, line, command, r) }
 	if c.StartupProbe != nil {
-		ok := w.probeUntil(ctx, c, c.StartupProbe, "Startup", execute, func(verdict probeVerdict) (stop bool) { return verdict != probeUndecided })
+		ok := w.probeUntil(ctx, c, c.StartupProbe, "Startup", execute, func(verdict probeVerdict) (stop bool) {
+			return verdict != probeUndecided
+		})
 		if !ok {
 			if ctx.Err() == nil {
 				kill <- struct{}{}
@@ -34,9 +37,12 @@ func (w *worker) probe(ctx context.Context, c *corev1.Container, line commandLin
 		if c.LivenessProbe == nil {
 			return
 		}
-		passed := w.probeUntil(ctx, c, c.LivenessProbe, "Liveness", execute, func(verdict probeVerdict) bool { return verdict == probeFailed })
+		passed := w.probeUntil(ctx, c, c.LivenessProbe, "Liveness", execute, func(verdict probeVerdict) bool {
+			return verdict == probeFailed
+		})
 		if !passed && ctx.Err() == nil {
-			w.node.event(w.pod, corev1.EventTypeNormal, "Killing", fmt.Sprintf("Container %s failed liveness probe, will be restarted", c.Name))
+			w.node.event(w.pod, corev1.EventTypeNormal, "Killing",
+				fmt.Sprintf("Container %s failed liveness probe, will be restarted", c.Name))
 			kill <- struct{}{}
 		}
 	}()
@@ -142,7 +148,8 @@ func (w *worker) status(current *corev1.Pod) corev1.PodStatus {
 	}
 	status := computeStatus(&w.pod.Spec, statusInput{
 		HostIP: w.node.config.IP, PodIP: w.podIP, StartTime: w.start, Containers: views, FailedReason: w.reason,
-		FailedMessage: w.message, Stopping: w.stopping, Conditions: current.Status.Conditions, Generation: current.Generation, Now: metav1.Now(),
+		FailedMessage: w.message, Stopping: w.stopping, Conditions: current.Status.Conditions,
+		Generation: current.Generation, Now: metav1.Now(),
 	})
 	status.QOSClass = current.Status.QOSClass
 	return status

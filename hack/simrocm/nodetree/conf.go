@@ -64,7 +64,8 @@ func (n *Node) writeLinks(b *strings.Builder, p *product, devices []kfdGPU) {
 			if c.kind == LinkXGMI {
 				value = fmt.Sprint(usable)
 			}
-			if assumed := p.hivesMatch(i, j); (c.kind == LinkXGMI) != assumed || (assumed && usable != p.usableLinkMBps) {
+			if assumed := p.hivesMatch(i, j); (c.kind == LinkXGMI) != assumed ||
+				(assumed && usable != p.usableLinkMBps) {
 				fmt.Fprintf(b, "link.%d-%d = %s\n", i, j, value)
 			}
 		}

@@ -41,8 +41,8 @@ func (w *writer) host() {
 	if n.LockedMemoryBytes > 0 {
 		locked = fmt.Sprint(n.LockedMemoryBytes)
 	}
-	w.file("proc/self/limits", fmt.Sprintf("%-26s%-21s%-21s%-10s\n%-26s%-21s%-21s%-10s", "Limit", "Soft Limit", "Hard Limit", "Units",
-		"Max locked memory", locked, locked, "bytes"))
+	w.file("proc/self/limits", fmt.Sprintf("%-26s%-21s%-21s%-10s\n%-26s%-21s%-21s%-10s",
+		"Limit", "Soft Limit", "Hard Limit", "Units", "Max locked memory", locked, locked, "bytes"))
 	w.folder("sys/class/kfd/kfd/proc") // no process uses the GPUs
 	w.folder("sys/module/amdgpu")
 	if n.Driver != DriverBuiltIn {
@@ -79,7 +79,8 @@ func (w *writer) numa() {
 		w.file(dir+"distance", strings.Join(distances, " "))
 		w.file(dir+"cpulist", w.product.cpuList(node))
 		w.file(dir+"cpumap", w.product.cpuMap(node))
-		w.file(dir+"meminfo", fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB", node, socketMemoryBytes>>10, node, socketMemoryBytes>>11))
+		w.file(dir+"meminfo", fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB",
+			node, socketMemoryBytes>>10, node, socketMemoryBytes>>11))
 	}
 }
 
@@ -117,7 +118,8 @@ var rcclOf = []struct {
 	major, minor int
 	code         int
 	hipPatch     int
-}{{6, 2, 22005, 41134}, {6, 3, 22105, 42131}, {6, 4, 22203, 43483}, {7, 0, 22606, 51831}, {7, 1, 22707, 52802}, {7, 2, 22707, 53150}}
+}{{6, 2, 22005, 41134}, {6, 3, 22105, 42131}, {6, 4, 22203, 43483}, {7, 0, 22606, 51831}, {7, 1, 22707, 52802},
+	{7, 2, 22707, 53150}}
 
 // rocm writes a ROCm installation: its version file and header, and libraries that are links by name. The libraries
 // themselves are not there, so nothing can load them.
@@ -141,7 +143,9 @@ func (w *writer) rocm() {
 		v[i] = n
 	}
 	packed := fmt.Sprintf("%d%02d%02d", v[0], v[1], v[2])
-	w.file(root+"include/rocm-core/rocm_version.h", fmt.Sprintf("#define ROCM_VERSION_MAJOR %d\n#define ROCM_VERSION_MINOR %d\n#define ROCM_VERSION_PATCH %d", v[0], v[1], v[2]))
+	w.file(root+"include/rocm-core/rocm_version.h",
+		fmt.Sprintf("#define ROCM_VERSION_MAJOR %d\n#define ROCM_VERSION_MINOR %d\n#define ROCM_VERSION_PATCH %d",
+			v[0], v[1], v[2]))
 	library := func(name, soname, full string) {
 		w.links[root+"lib/"+name] = soname
 		w.links[root+"lib/"+soname] = full
@@ -154,9 +158,13 @@ func (w *writer) rocm() {
 			continue
 		}
 		library("librccl.so", "librccl.so.1", "librccl.so.1.0."+packed)
-		library("libamdhip64.so", fmt.Sprintf("libamdhip64.so.%d", v[0]), fmt.Sprintf("libamdhip64.so.%d.%d.%d", v[0], v[1], r.hipPatch))
-		w.file(root+"include/rccl/rccl.h", fmt.Sprintf("#define NCCL_MAJOR %d\n#define NCCL_MINOR %d\n#define NCCL_PATCH %d\n#define NCCL_VERSION_CODE %d",
+		library("libamdhip64.so", fmt.Sprintf("libamdhip64.so.%d", v[0]),
+			fmt.Sprintf("libamdhip64.so.%d.%d.%d", v[0], v[1], r.hipPatch))
+		w.file(root+"include/rccl/rccl.h", fmt.Sprintf("#define NCCL_MAJOR %d\n"+
+			"#define NCCL_MINOR %d\n#define NCCL_PATCH %d\n#define NCCL_VERSION_CODE %d",
 			r.code/10000, r.code/100%100, r.code%100, r.code))
-		w.file(root+"include/hip/hip_version.h", fmt.Sprintf("#define HIP_VERSION_MAJOR %d\n#define HIP_VERSION_MINOR %d\n#define HIP_VERSION_PATCH %d", v[0], v[1], r.hipPatch))
+		w.file(root+"include/hip/hip_version.h",
+			fmt.Sprintf("#define HIP_VERSION_MAJOR %d\n#define HIP_VERSION_MINOR %d\n#define HIP_VERSION_PATCH %d",
+				v[0], v[1], r.hipPatch))
 	}
 }

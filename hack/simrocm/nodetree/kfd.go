@@ -98,7 +98,8 @@ func (w *writer) linkFiles(dir string, from int, links []kfdLink) {
 	w.folder(dir) // there without links, too (kfd_topology.c, kfd_build_sysfs_node_entry)
 	for i, l := range links {
 		w.properties(dir+"/"+itoa(i)+"/properties", []property{
-			{"type", num(l.kind)}, {"version_major", 0}, {"version_minor", 0}, {"node_from", num(from)}, {"node_to", num(l.to)},
+			{"type", num(l.kind)}, {"version_major", 0}, {"version_minor", 0}, {"node_from", num(from)},
+			{"node_to", num(l.to)},
 			{"weight", num(l.weight)}, {"min_latency", 0}, {"max_latency", 0}, {"min_bandwidth", num(l.minMBps)},
 			{"max_bandwidth", num(l.maxMBps)}, {"recommended_transfer_size", 0},
 			{"recommended_sdma_engine_id_mask", num(l.engines)}, {"flags", num(l.flags)},
@@ -111,11 +112,14 @@ func (w *writer) linkFiles(dir string, from int, links []kfdLink) {
 func (p *product) hostLink(to, flags int) kfdLink {
 	switch p.platform {
 	case apu:
-		return kfdLink{kind: linkTypeXGMI, to: to, weight: weightWithinGPU, minMBps: withinGPUMBps, maxMBps: withinGPUMBps, engines: 3, flags: flags}
+		return kfdLink{kind: linkTypeXGMI, to: to, weight: weightWithinGPU, minMBps: withinGPUMBps,
+			maxMBps: withinGPUMBps, engines: 3, flags: flags}
 	case trento:
-		return kfdLink{kind: linkTypeXGMI, to: to, weight: weightXGMIHop, minMBps: 36000, maxMBps: 36000, engines: 3, flags: flags}
+		return kfdLink{kind: linkTypeXGMI, to: to, weight: weightXGMIHop, minMBps: 36000, maxMBps: 36000,
+			engines: 3, flags: flags}
 	}
-	return kfdLink{kind: linkTypePCIe, to: to, weight: weightPCIe, minMBps: 312, maxMBps: p.pcieMBps, engines: 3, flags: flags}
+	return kfdLink{kind: linkTypePCIe, to: to, weight: weightPCIe, minMBps: 312, maxMBps: p.pcieMBps,
+		engines: 3, flags: flags}
 }
 
 func (w *writer) cpuNode(cpu int, gpus []kfdGPU) {
@@ -146,11 +150,13 @@ func (w *writer) cpuNode(cpu int, gpus []kfdGPU) {
 	}
 	w.properties(dir+"properties", []property{
 		{"cpu_cores_count", cpusPerSocket}, {"simd_count", 0}, {"mem_banks_count", 1}, {"caches_count", 0},
-		{"io_links_count", num(len(links))}, {"p2p_links_count", num(len(indirect))}, {"cpu_core_id_base", num(cpu * cpusPerSocket)}, {"simd_id_base", 0},
+		{"io_links_count", num(len(links))}, {"p2p_links_count", num(len(indirect))},
+		{"cpu_core_id_base", num(cpu * cpusPerSocket)}, {"simd_id_base", 0},
 		{"max_waves_per_simd", 0}, {"lds_size_in_kb", 0}, {"gds_size_in_kb", 0}, {"num_gws", 0}, {"wave_front_size", 0},
 		{"array_count", 0}, {"simd_arrays_per_engine", 0}, {"cu_per_simd_array", 0}, {"simd_per_cu", 0},
 		{"max_slots_scratch_cu", 0}, {"gfx_target_version", 0}, {"vendor_id", 0}, {"device_id", 0}, {"location_id", 0},
-		{"domain", 0}, {"drm_render_minor", 0}, {"hive_id", hive}, {"num_sdma_engines", 0}, {"num_sdma_xgmi_engines", 0},
+		{"domain", 0}, {"drm_render_minor", 0}, {"hive_id", hive}, {"num_sdma_engines", 0},
+		{"num_sdma_xgmi_engines", 0},
 		{"num_sdma_queues_per_engine", 0}, {"num_cp_queues", 0}, {"max_engine_clk_ccompute", 3800},
 	})
 }
@@ -174,7 +180,8 @@ func (n *Node) gpuLinks(p *product, g kfdGPU, gpus []kfdGPU) (links, indirect []
 			continue
 		}
 		if o.gpu == g.gpu {
-			links = append(links, kfdLink{kind: linkTypeXGMI, to: o.node, weight: weightWithinGPU, minMBps: withinGPUMBps, maxMBps: withinGPUMBps, engines: 3, flags: 1})
+			links = append(links, kfdLink{kind: linkTypeXGMI, to: o.node, weight: weightWithinGPU,
+				minMBps: withinGPUMBps, maxMBps: withinGPUMBps, engines: 3, flags: 1})
 			continue
 		}
 		c := n.connectKFD(p, g.gpu, o.gpu)
@@ -188,7 +195,8 @@ func (n *Node) gpuLinks(p *product, g kfdGPU, gpus []kfdGPU) (links, indirect []
 		peer++
 		switch c.kind {
 		case LinkXGMI:
-			l := kfdLink{kind: linkTypeXGMI, to: o.node, weight: weightXGMIHop * c.hops, minMBps: c.minMBps, maxMBps: c.maxMBps, engines: engines, flags: 1}
+			l := kfdLink{kind: linkTypeXGMI, to: o.node, weight: weightXGMIHop * c.hops, minMBps: c.minMBps,
+				maxMBps: c.maxMBps, engines: engines, flags: 1}
 			if partitioned {
 				l.weight, l.minMBps, l.maxMBps, l.engines = weightAcrossGPUs, 0, 0, 3
 			}
@@ -222,19 +230,24 @@ func (w *writer) gpuNode(g kfdGPU, gpus []kfdGPU) {
 	w.file(dir+"gpu_id", strconv.FormatUint(w.node.number("gpu_id "+gpu.PCIAddress+" "+itoa(g.partition))%65535+1, 10))
 	w.file(dir+"name", p.kfdName)
 	w.properties(dir+"mem_banks/0/properties", []property{
-		{"heap_type", 1}, {"size_in_bytes", num(p.vramBytes) / parts}, {"flags", 0}, {"width", 8192}, {"mem_clk_max", 1300},
+		{"heap_type", 1}, {"size_in_bytes", num(p.vramBytes) / parts}, {"flags", 0}, {"width", 8192},
+		{"mem_clk_max", 1300},
 	})
 	w.properties(dir+"properties", []property{
 		{"cpu_cores_count", 0}, {"simd_count", p.simds / parts}, {"mem_banks_count", 1}, {"caches_count", 626 / parts},
 		{"io_links_count", num(len(links))}, {"p2p_links_count", num(len(indirect))}, {"cpu_core_id_base", 0},
 		{"simd_id_base", 2147487744 + num(g.node-p.sockets)*64}, {"max_waves_per_simd", 8}, {"lds_size_in_kb", p.ldsKB},
 		{"gds_size_in_kb", 0}, {"num_gws", 64}, {"wave_front_size", 64}, {"array_count", p.arrays / parts},
-		{"simd_arrays_per_engine", 1}, {"cu_per_simd_array", p.cusPerArray}, {"simd_per_cu", 4}, {"max_slots_scratch_cu", 32},
-		{"gfx_target_version", p.gfxVersion}, {"vendor_id", 4098}, {"device_id", gpu.DeviceID}, {"location_id", location},
+		{"simd_arrays_per_engine", 1}, {"cu_per_simd_array", p.cusPerArray}, {"simd_per_cu", 4},
+		{"max_slots_scratch_cu", 32},
+		{"gfx_target_version", p.gfxVersion}, {"vendor_id", 4098}, {"device_id", gpu.DeviceID},
+		{"location_id", location},
 		{"domain", pci.domain}, {"drm_render_minor", num(p.renderMinor(g.gpu, g.partition))},
 		{"hive_id", w.node.hiveID(p, g.gpu)}, {"num_sdma_engines", 2}, {"num_sdma_xgmi_engines", xgmiEngines},
-		{"num_sdma_queues_per_engine", 8}, {"num_cp_queues", 24}, {"max_engine_clk_fcompute", p.clockMHz}, {"local_mem_size", 0},
-		{"fw_version", gpu.Firmware}, {"capability", 746037888}, {"debug_prop", 1511}, {"sdma_fw_version", p.sdmaFirmware},
+		{"num_sdma_queues_per_engine", 8}, {"num_cp_queues", 24}, {"max_engine_clk_fcompute", p.clockMHz},
+		{"local_mem_size", 0},
+		{"fw_version", gpu.Firmware}, {"capability", 746037888}, {"debug_prop", 1511},
+		{"sdma_fw_version", p.sdmaFirmware},
 		{"unique_id", gpu.UniqueID}, {"num_xcc", p.xcds / parts}, {"max_engine_clk_ccompute", 3800},
 	})
 }

@@ -41,7 +41,8 @@ func TestLinksOfHealthyNodes(t *testing.T) {
 	}{
 		{"MI100", SPX, 2, 24, 32, map[string]int{"15": 24}, "two hives of 4"},
 		{"MI210", SPX, 2, 24, 32, map[string]int{"15": 24}, "two hives of 4"},
-		{"MI250", SPX, 4, 240, 0, map[string]int{"15": 56, "30": 88, "45": 64, "60": 28, "75": 4}, "all pairs of 16 dies"},
+		{"MI250", SPX, 4, 240, 0, map[string]int{"15": 56, "30": 88, "45": 64, "60": 28, "75": 4},
+			"all pairs of 16 dies"},
 		{"MI250X", SPX, 1, 56, 0, map[string]int{"15": 24, "30": 30, "45": 2}, "all pairs, some over several hops"},
 		{"MI300A", SPX, 4, 12, 0, map[string]int{"15": 12}, "mesh of 4"},
 		{"MI300A", TPX, 4, 12 * 11, 0, map[string]int{"13": 12 * 2, "41": 12 * 9}, "mesh of 4, three partitions each"},

@@ -30,17 +30,20 @@ type metricsLayout struct {
 }
 
 var metricsLayouts = map[string]*metricsLayout{
-	"1.3": {content: 3, size: 120, edge: 4, hotspot: 6, memory: 8, power: 22, throttleStatus: 68, pcieWidth: 74, pcieSpeed: 76, stamped: 32},
-	"1.4": {content: 4, size: 288, hotspot: 4, memory: 6, power: 10, throttleStatus: 40, pcieWidth: 48, pcieSpeed: 50, xgmiWidth: 52, xgmiSpeed: 54,
-		replays: 88, read: 104, write: 168, stamped: 32},
-	"1.5": {content: 5, size: 360, hotspot: 4, memory: 6, power: 10, throttleStatus: 104, pcieWidth: 112, pcieSpeed: 114, xgmiWidth: 116, xgmiSpeed: 118,
-		replays: 152, read: 176, write: 240, stamped: 96},
-	"1.6": {content: 6, size: 1664, hotspot: 4, memory: 6, power: 10, accumulation: 32, pcieWidth: 60, pcieSpeed: 62, xgmiWidth: 64, xgmiSpeed: 66,
-		replays: 104, read: 128, write: 192, partitions: 306, stamped: 24},
-	"1.7": {content: 7, size: 2208, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68, pcieSpeed: 70, xgmiWidth: 72, xgmiSpeed: 74,
-		replays: 112, read: 136, write: 200, linkStatus: 264, partitions: 338, stamped: 32},
-	"1.8": {content: 8, size: 3872, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68, pcieSpeed: 70, xgmiWidth: 72, xgmiSpeed: 74,
-		replays: 112, read: 136, write: 200, linkStatus: 264, partitions: 338, stamped: 32},
+	"1.3": {content: 3, size: 120, edge: 4, hotspot: 6, memory: 8, power: 22, throttleStatus: 68, pcieWidth: 74,
+		pcieSpeed: 76, stamped: 32},
+	"1.4": {content: 4, size: 288, hotspot: 4, memory: 6, power: 10, throttleStatus: 40, pcieWidth: 48, pcieSpeed: 50,
+		xgmiWidth: 52, xgmiSpeed: 54, replays: 88, read: 104, write: 168, stamped: 32},
+	"1.5": {content: 5, size: 360, hotspot: 4, memory: 6, power: 10, throttleStatus: 104, pcieWidth: 112,
+		pcieSpeed: 114, xgmiWidth: 116, xgmiSpeed: 118, replays: 152, read: 176, write: 240, stamped: 96},
+	"1.6": {content: 6, size: 1664, hotspot: 4, memory: 6, power: 10, accumulation: 32, pcieWidth: 60, pcieSpeed: 62,
+		xgmiWidth: 64, xgmiSpeed: 66, replays: 104, read: 128, write: 192, partitions: 306, stamped: 24},
+	"1.7": {content: 7, size: 2208, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68,
+		pcieSpeed: 70, xgmiWidth: 72, xgmiSpeed: 74, replays: 112, read: 136, write: 200, linkStatus: 264,
+		partitions: 338, stamped: 32},
+	"1.8": {content: 8, size: 3872, hotspot: 4, memory: 6, power: 10, accumulation: 40, pcieWidth: 68,
+		pcieSpeed: 70, xgmiWidth: 72, xgmiSpeed: 74, replays: 112, read: 136, write: 200, linkStatus: 264,
+		partitions: 338, stamped: 32},
 }
 
 // What an idle GPU shows: degrees Celsius and watts.

@@ -50,7 +50,8 @@ func (w *writer) network() {
 			state, physical, operation, speed = "1: DOWN", "3: Disabled", "down", "-1"
 			rate = "40 Gb/sec (4X QDR)"
 		}
-		w.function(device, pciFunction{vendor: kind.vendor, device: kind.device, subsystemVendor: kind.vendor, subsystemDevice: kind.device, class: kind.class,
+		w.function(device, pciFunction{vendor: kind.vendor, device: kind.device,
+			subsystemVendor: kind.vendor, subsystemDevice: kind.device, class: kind.class,
 			numaNode: place.gpu * p.sockets / len(p.addresses), link: wholeLink(kind.pcieSpeed)})
 		netDir, rdmaDir := device+"/net/"+net, device+"/infiniband/"+rdma
 		for _, f := range [][2]string{

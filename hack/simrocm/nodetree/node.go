@@ -81,8 +81,8 @@ type GPU struct {
 	DeviceID uint64
 	// Firmware version of the compute engine (MEC); 0 is the model's.
 	Firmware uint64
-	// Hive is the number of its xGMI hive from 1, -1 for in none, 0 as the model has it. Pairs of two hives, or of none,
-	// reach each other over PCIe.
+	// Hive is the number of its xGMI hive from 1, -1 for in none, 0 as the model has it. Pairs of two hives, or of
+	// none, reach each other over PCIe.
 	Hive int
 	// Missing GPUs fell off the bus: no file speaks of them. The others keep their slots and hives.
 	Missing bool
@@ -182,10 +182,11 @@ func Defaults(model string) (Node, error) {
 		Driver:        DriverDKMS,
 		DriverVersion: p.driver,
 		KernelRelease: "6.8.0-60-generic",
-		KernelCommand: "BOOT_IMAGE=/boot/vmlinuz-6.8.0-60-generic root=/dev/sda2 ro pci=realloc=off iommu=pt numa_balancing=disable",
-		NICs:          p.nicCount(),
-		NICKind:       p.nicKind(),
-		Flavor:        "rcclx-dev",
+		KernelCommand: "BOOT_IMAGE=/boot/vmlinuz-6.8.0-60-generic root=/dev/sda2 ro pci=realloc=off iommu=pt " +
+			"numa_balancing=disable",
+		NICs:    p.nicCount(),
+		NICKind: p.nicKind(),
+		Flavor:  "rcclx-dev",
 	}
 	for i, address := range p.addresses {
 		n.GPUs = append(n.GPUs, GPU{PCIAddress: address, NUMANode: i * p.sockets / len(p.addresses)})
@@ -214,13 +215,16 @@ func (n *Node) validate() (*product, error) {
 	switch {
 	case n.MemoryPartition == "" && p.memoryModes != "":
 		n.MemoryPartition = "NPS1"
-	case n.MemoryPartition != "" && (!slices.Contains(p.memoryPartitions(), n.MemoryPartition) || !p.fits(n.Partition, n.MemoryPartition)):
-		return nil, fmt.Errorf("node %q: %s has no memory partition mode %q with %s", n.Name, p.name, n.MemoryPartition, n.Partition)
+	case n.MemoryPartition != "" &&
+		(!slices.Contains(p.memoryPartitions(), n.MemoryPartition) || !p.fits(n.Partition, n.MemoryPartition)):
+		return nil, fmt.Errorf("node %q: %s has no memory partition mode %q with %s",
+			n.Name, p.name, n.MemoryPartition, n.Partition)
 	}
 	if n.MetricsRevision == "" {
 		n.MetricsRevision = p.metrics
 	}
-	if n.MetricsRevision != NoMetrics && metricsLayouts[n.MetricsRevision] == nil && n.MetricsRevision != attributeRevision {
+	if n.MetricsRevision != NoMetrics && metricsLayouts[n.MetricsRevision] == nil &&
+		n.MetricsRevision != attributeRevision {
 		return nil, fmt.Errorf("node %q: gpu_metrics revision %q is not known", n.Name, n.MetricsRevision)
 	}
 	if n.NICKind == "" {
@@ -250,7 +254,8 @@ func (n *Node) validate() (*product, error) {
 	}
 	if n.BootID == "" {
 		a, b := n.number("boot a"), n.number("boot b")
-		n.BootID = fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&0xffffffffffff)
+		n.BootID = fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x",
+			a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&0xffffffffffff)
 	}
 	return p, nil
 }

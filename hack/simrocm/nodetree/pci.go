@@ -43,15 +43,18 @@ func (p *product) gpuRoute(i int, address string) string {
 	case p.platform == guest:
 		return route(a.domain, 0, self)
 	case p.platform == oam && bus >= 5:
-		return route(a.domain, bus-5, slot(bus-5, "01.1"), slot(bus-4, "00.0"), slot(bus-3, "00.0"), slot(bus-2, "00.0"), slot(bus-1, "00.0"), self)
+		return route(a.domain, bus-5, slot(bus-5, "01.1"), slot(bus-4, "00.0"), slot(bus-3, "00.0"),
+			slot(bus-2, "00.0"), slot(bus-1, "00.0"), self)
 	case p.platform == card && bus >= 3:
 		root := bus & 0xe0
 		return route(a.domain, root, slot(root, "01.1"), slot(bus-2, "00.0"), slot(bus-1, "00.0"), self)
 	case p.platform == quad && bus > quadOffsets[i%4].gpu:
 		o := quadOffsets[i%4]
 		base := bus - o.gpu
-		return route(a.domain, base-1, slot(base-1, "01.1"), slot(base, "00.0"), slot(base+1, fmt.Sprintf("%02x.0", i%4/2)), slot(base+o.shared, "00.0"),
-			slot(base+o.shared+1, fmt.Sprintf("%02x.0", o.port)), slot(base+o.upper, "00.0"), slot(base+o.lower, "00.0"), self)
+		return route(a.domain, base-1, slot(base-1, "01.1"), slot(base, "00.0"),
+			slot(base+1, fmt.Sprintf("%02x.0", i%4/2)), slot(base+o.shared, "00.0"),
+			slot(base+o.shared+1, fmt.Sprintf("%02x.0", o.port)), slot(base+o.upper, "00.0"),
+			slot(base+o.lower, "00.0"), self)
 	case p.platform == trento && bus >= 1:
 		return route(a.domain, bus-1, slot(bus-1, "01.1"), self)
 	}
@@ -72,7 +75,8 @@ func (p *product) nicSlots() []nicSlot {
 		bus := int(a.bus) //nolint:gosec // at most 255
 		switch p.platform {
 		case oam: // the second port of the GPU's switch
-			list = append(list, nicSlot{i, route(a.domain, bus-5, slot(bus-5, "01.1"), slot(bus-4, "00.0"), slot(bus-3, "01.0"), slot(bus+4, "00.0"))})
+			list = append(list, nicSlot{i, route(a.domain, bus-5, slot(bus-5, "01.1"), slot(bus-4, "00.0"),
+				slot(bus-3, "01.0"), slot(bus+4, "00.0"))})
 		case card:
 			root := bus & 0xe0
 			list = append(list, nicSlot{i, route(a.domain, root, slot(root, "03.1"), slot(root+0x11, "00.0"))})
@@ -82,7 +86,8 @@ func (p *product) nicSlots() []nicSlot {
 				if i%4 == 2 {
 					leaf = 0x19
 				}
-				list = append(list, nicSlot{i, route(a.domain, base-1, slot(base-1, "01.1"), slot(base, "00.0"), slot(base+1, fmt.Sprintf("%02x.0", i%4/2)),
+				list = append(list, nicSlot{i, route(a.domain, base-1, slot(base-1, "01.1"),
+					slot(base, "00.0"), slot(base+1, fmt.Sprintf("%02x.0", i%4/2)),
 					slot(base+shared, "00.0"), slot(base+shared+1, "00.0"), slot(base+leaf, "00.0"))})
 			}
 		case trento:
@@ -123,7 +128,8 @@ func (w *writer) function(place string, f pciFunction) {
 
 func (w *writer) attributes(place string, f pciFunction) {
 	for _, a := range [][2]string{
-		{"vendor", f.vendor}, {"device", f.device}, {"subsystem_vendor", f.subsystemVendor}, {"subsystem_device", f.subsystemDevice},
+		{"vendor", f.vendor}, {"device", f.device}, {"subsystem_vendor", f.subsystemVendor},
+		{"subsystem_device", f.subsystemDevice},
 		{"revision", "0x00"}, {"class", f.class}, {"numa_node", itoa(f.numaNode)},
 		{"current_link_speed", f.link.speed}, {"max_link_speed", f.link.maxSpeed},
 		{"current_link_width", itoa(f.link.width)}, {"max_link_width", itoa(f.link.maxWidth)},
@@ -144,7 +150,9 @@ func (w *writer) bridges(place string, below pciFunction) {
 		if _, done := w.links[busDir+parts[i]]; i == 0 || done {
 			continue
 		}
-		f := pciFunction{vendor: "0x1000", device: "0xc010", class: "0x060400", numaNode: below.numaNode, link: wholeLink(below.link.maxSpeed)} // a PCIe switch
+		// a PCIe switch
+		f := pciFunction{vendor: "0x1000", device: "0xc010", class: "0x060400", numaNode: below.numaNode,
+			link: wholeLink(below.link.maxSpeed)}
 		switch {
 		case i == 1:
 			f.vendor, f.device = "0x1022", "0x14ab" // the CPU's root port
@@ -180,7 +188,8 @@ func (w *writer) pci(i int) {
 	place := p.gpuRoute(i, g.PCIAddress)
 	dir := place + "/"
 	id := fmt.Sprintf("0x%04x", g.DeviceID)
-	w.function(place, pciFunction{vendor: "0x1002", device: id, subsystemVendor: "0x1002", subsystemDevice: id, class: p.pciClass, numaNode: g.NUMANode,
+	w.function(place, pciFunction{vendor: "0x1002", device: id, subsystemVendor: "0x1002",
+		subsystemDevice: id, class: p.pciClass, numaNode: g.NUMANode,
 		link: pcieLink{speed: g.PCIeSpeed, maxSpeed: p.pcieSpeed, width: g.PCIeWidth, maxWidth: 16}})
 	driver, bound := "", "amdgpu"
 	if g.Unbound {
@@ -227,7 +236,8 @@ func (w *writer) pci(i int) {
 		w.partitionConfig(dir + "compute_partition_config/")
 	}
 	w.file(hwmon+"name", "amdgpu")
-	for _, f := range [][2]string{{"temp2_label", "junction"}, {"temp2_input", "42000"}, {"temp3_label", "mem"}, {"temp3_input", "38000"}} {
+	for _, f := range [][2]string{{"temp2_label", "junction"}, {"temp2_input", "42000"}, {"temp3_label", "mem"},
+		{"temp3_input", "38000"}} {
 		w.file(hwmon+f[0], f[1])
 	}
 	w.xgmi(i, dir)
@@ -254,7 +264,8 @@ func (w *writer) partitionConfig(dir string) {
 	for _, r := range []struct {
 		name  string
 		count uint64
-	}{{"xcc", p.xcds}, {"dma", engines}, {"dec", engines / 4}, {"jpeg", engines / 4}} { // each base die has four DMA engines and one decoder
+	}{{"xcc", p.xcds}, {"dma", engines}, {"dec", engines / 4}, {"jpeg", engines / 4}} {
+		// each base die has four DMA engines and one decoder
 		w.file(dir+r.name+"/num_inst", fmt.Sprint(max(1, r.count/parts)))
 		w.file(dir+r.name+"/num_shared", fmt.Sprint(max(1, parts/r.count)))
 	}
@@ -353,7 +364,8 @@ func (w *writer) xgmi(i int, dir string) {
 		fmt.Fprintf(&hops, "%02x ", distance|kindBits)
 		fmt.Fprintf(&links, "%02x ", count)
 		for link := range count { // members are counted from 1 here (amdgpu_xgmi_show_connected_port_num)
-			fmt.Fprintf(&ports, "%02x:%02x ->  %02x:%02x\n", self+1, p.firstPort(i, o)+link, member+1, p.firstPort(o, i)+link)
+			fmt.Fprintf(&ports, "%02x:%02x ->  %02x:%02x\n",
+				self+1, p.firstPort(i, o)+link, member+1, p.firstPort(o, i)+link)
 		}
 	}
 	w.file(dir+"xgmi_device_id", fmt.Sprint(n.number("xgmi "+n.GPUs[i].PCIAddress)))

@@ -10,11 +10,12 @@ import (
 // TestSharedBridges: the depth at which each GPU's nearest NIC parts from it.
 func TestSharedBridges(t *testing.T) {
 	for model, want := range map[string]struct{ gpu, nic, shared string }{
-		"MI300X":    {"0000:2b:00.0", "0000:2f:00.0", "../../../devices/pci0000:26/0000:26:01.1/0000:27:00.0"},
-		"MI350X":    {"0000:f9:00.0", "0000:fd:00.0", "../../../devices/pci0000:f4/0000:f4:01.1/0000:f5:00.0"},
-		"MI210":     {"0000:63:00.0", "0000:71:00.0", "../../../devices/pci0000:60"},
-		"MI350P":    {"0000:03:00.0", "0000:11:00.0", "../../../devices/pci0000:00"},
-		"MI250":     {"0000:59:00.0", "0000:5a:00.0", "../../../devices/pci0000:40/0000:40:01.1/0000:41:00.0/0000:42:01.0/0000:52:00.0"},
+		"MI300X": {"0000:2b:00.0", "0000:2f:00.0", "../../../devices/pci0000:26/0000:26:01.1/0000:27:00.0"},
+		"MI350X": {"0000:f9:00.0", "0000:fd:00.0", "../../../devices/pci0000:f4/0000:f4:01.1/0000:f5:00.0"},
+		"MI210":  {"0000:63:00.0", "0000:71:00.0", "../../../devices/pci0000:60"},
+		"MI350P": {"0000:03:00.0", "0000:11:00.0", "../../../devices/pci0000:00"},
+		"MI250": {"0000:59:00.0", "0000:5a:00.0",
+			"../../../devices/pci0000:40/0000:40:01.1/0000:41:00.0/0000:42:01.0/0000:52:00.0"},
 		"MI250X":    {"0000:c1:00.0", "0000:c2:00.0", "../../../devices/pci0000:c0"},
 		"MI300A":    {"0002:01:00.0", "0002:05:00.0", "../../../devices/pci0002:00"},
 		"MI300X VF": {"0021:00:00.0", "0111:00:00.0", "../../../devices"},
@@ -35,7 +36,8 @@ func TestSharedBridges(t *testing.T) {
 				t.Errorf("GPU at %s\nNIC at %s\nshare %s, want %s", gpu, nic, got, want.shared)
 			}
 			for _, part := range a[5:] { // every bridge is on the bus, too
-				if target, err := tree.ReadLink("sys/bus/pci/devices/" + part); err != nil || !strings.HasSuffix(target, "/"+part) {
+				if target, err := tree.ReadLink("sys/bus/pci/devices/" + part); err != nil ||
+					!strings.HasSuffix(target, "/"+part) {
 					t.Errorf("%s on the bus: %q, %v", part, target, err)
 				}
 			}
@@ -49,7 +51,8 @@ func TestPCIAddressesAreUnique(t *testing.T) {
 		tree := generate(t, healthy(t, model))
 		seen := map[string]string{}
 		for _, name := range tree.Files() {
-			if base, isClass := strings.CutSuffix(name, "/class"); isClass && strings.HasPrefix(name, "sys/devices/pci") {
+			if base, isClass := strings.CutSuffix(name, "/class"); isClass &&
+				strings.HasPrefix(name, "sys/devices/pci") {
 				address := path.Base(base)
 				if other, twice := seen[address]; twice {
 					t.Errorf("%s: %s is both %s and %s", model, address, other, base)
@@ -83,7 +86,8 @@ func TestPortNumbersAreMutual(t *testing.T) {
 // TestMetrics reads back a few fields by the offsets of the C structs.
 func TestMetrics(t *testing.T) {
 	for revision, c := range map[string]struct{ size, hotspot, pcieSpeed int }{
-		"1.3": {120, 6, 76}, "1.4": {288, 4, 50}, "1.5": {360, 4, 114}, "1.6": {1664, 4, 62}, "1.7": {2208, 4, 70}, "1.8": {3872, 4, 70},
+		"1.3": {120, 6, 76}, "1.4": {288, 4, 50}, "1.5": {360, 4, 114}, "1.6": {1664, 4, 62}, "1.7": {2208, 4, 70},
+		"1.8": {3872, 4, 70},
 	} {
 		n := healthy(t, "MI300X")
 		n.MetricsRevision = revision
@@ -97,7 +101,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	n := healthy(t, "MI355X")
-	if data := text(t, generate(t, n), "sys/bus/pci/devices/0000:05:00.0/gpu_metrics"); len(data) != int(data[0])|int(data[1])<<8 || data[3] != 9 {
+	if data := text(t, generate(t, n),
+		"sys/bus/pci/devices/0000:05:00.0/gpu_metrics"); len(data) != int(data[0])|int(data[1])<<8 || data[3] != 9 {
 		t.Errorf("1.9: %d bytes, header % x", len(data), data[:4])
 	}
 	n.MetricsRevision = NoMetrics
@@ -112,7 +117,8 @@ func TestVirtualFunctions(t *testing.T) {
 	if got := text(t, tree, dir+"device"); got != "0x74b5\n" {
 		t.Errorf("device id %q", got)
 	}
-	if got := keys(text(t, tree, "sys/class/kfd/kfd/topology/nodes/2/properties")); got["unique_id"] != "0" || got["domain"] != "17" || got["location_id"] != "0" {
+	if got := keys(text(t, tree, "sys/class/kfd/kfd/topology/nodes/2/properties")); got["unique_id"] != "0" ||
+		got["domain"] != "17" || got["location_id"] != "0" {
 		t.Errorf("unique_id %s, domain %s, location_id %s", got["unique_id"], got["domain"], got["location_id"])
 	}
 }

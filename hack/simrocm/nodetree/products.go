@@ -64,15 +64,22 @@ type product struct {
 }
 
 var (
-	mi300xAddresses = []string{"0000:05:00.0", "0000:2b:00.0", "0000:5b:00.0", "0000:65:00.0", "0000:7d:00.0", "0000:a5:00.0", "0000:d5:00.0", "0000:e7:00.0"}
-	mi350xAddresses = []string{"0000:08:00.0", "0000:18:00.0", "0000:68:00.0", "0000:78:00.0", "0000:88:00.0", "0000:98:00.0", "0000:e8:00.0", "0000:f9:00.0"}
-	mi355xAddresses = []string{"0000:05:00.0", "0000:15:00.0", "0000:65:00.0", "0000:75:00.0", "0000:85:00.0", "0000:95:00.0", "0000:e5:00.0", "0000:f5:00.0"}
-	mi250xAddresses = []string{"0000:c1:00.0", "0000:c6:00.0", "0000:c9:00.0", "0000:ce:00.0", "0000:d1:00.0", "0000:d6:00.0", "0000:d9:00.0", "0000:de:00.0"}
-	mi250Addresses  = []string{"0000:4e:00.0", "0000:51:00.0", "0000:56:00.0", "0000:59:00.0", "0000:0e:00.0", "0000:11:00.0", "0000:16:00.0", "0000:19:00.0",
-		"0000:cf:00.0", "0000:d2:00.0", "0000:d7:00.0", "0000:da:00.0", "0000:8f:00.0", "0000:92:00.0", "0000:97:00.0", "0000:9a:00.0"}
+	mi300xAddresses = []string{"0000:05:00.0", "0000:2b:00.0", "0000:5b:00.0", "0000:65:00.0", "0000:7d:00.0",
+		"0000:a5:00.0", "0000:d5:00.0", "0000:e7:00.0"}
+	mi350xAddresses = []string{"0000:08:00.0", "0000:18:00.0", "0000:68:00.0", "0000:78:00.0", "0000:88:00.0",
+		"0000:98:00.0", "0000:e8:00.0", "0000:f9:00.0"}
+	mi355xAddresses = []string{"0000:05:00.0", "0000:15:00.0", "0000:65:00.0", "0000:75:00.0", "0000:85:00.0",
+		"0000:95:00.0", "0000:e5:00.0", "0000:f5:00.0"}
+	mi250xAddresses = []string{"0000:c1:00.0", "0000:c6:00.0", "0000:c9:00.0", "0000:ce:00.0", "0000:d1:00.0",
+		"0000:d6:00.0", "0000:d9:00.0", "0000:de:00.0"}
+	mi250Addresses = []string{"0000:4e:00.0", "0000:51:00.0", "0000:56:00.0", "0000:59:00.0", "0000:0e:00.0",
+		"0000:11:00.0", "0000:16:00.0", "0000:19:00.0", "0000:cf:00.0", "0000:d2:00.0", "0000:d7:00.0", "0000:da:00.0",
+		"0000:8f:00.0", "0000:92:00.0", "0000:97:00.0", "0000:9a:00.0"}
 	mi300aAddresses = []string{"0000:01:00.0", "0001:01:00.0", "0002:01:00.0", "0003:01:00.0"}
-	cardAddresses   = []string{"0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0", "0000:83:00.0", "0000:a3:00.0", "0000:c3:00.0", "0000:e3:00.0"}
-	guestAddresses  = []string{"0011:00:00.0", "0021:00:00.0", "0031:00:00.0", "0041:00:00.0", "0051:00:00.0", "0061:00:00.0", "0071:00:00.0", "0081:00:00.0"}
+	cardAddresses   = []string{"0000:03:00.0", "0000:26:00.0", "0000:43:00.0", "0000:63:00.0", "0000:83:00.0",
+		"0000:a3:00.0", "0000:c3:00.0", "0000:e3:00.0"}
+	guestAddresses = []string{"0011:00:00.0", "0021:00:00.0", "0031:00:00.0", "0041:00:00.0", "0051:00:00.0",
+		"0061:00:00.0", "0071:00:00.0", "0081:00:00.0"}
 )
 
 // The blocks with error counters (amdgpu_ras.c; which of them a chip has is set by its IP blocks' ras_late_init).
@@ -84,54 +91,75 @@ var (
 )
 
 var products = withFunctions([]product{
-	{name: "MI100", deviceID: 0x738c, gfxVersion: 90008, pciClass: "0x038000", kfdName: "arcturus", simds: 480, arrays: 8, cusPerArray: 16, xcds: 1,
-		sdmaXGMI: 6, ldsKB: 64, vramBytes: 32 * gib, clockMHz: 1502, firmware: 66, sdmaFirmware: 18, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000,
-		kfdLinkMBps: 50000, usableLinkMBps: 33000, linksPerPair: 1, hiveSize: 4, rocm: "6.4.1-83", driver: "6.12.12", sockets: 2, platform: card,
+	{name: "MI100", deviceID: 0x738c, gfxVersion: 90008, pciClass: "0x038000", kfdName: "arcturus", simds: 480,
+		arrays: 8, cusPerArray: 16, xcds: 1, sdmaXGMI: 6, ldsKB: 64, vramBytes: 32 * gib, clockMHz: 1502, firmware: 66,
+		sdmaFirmware: 18, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000, kfdLinkMBps: 50000, usableLinkMBps: 33000,
+		linksPerPair: 1, hiveSize: 4, rocm: "6.4.1-83", driver: "6.12.12", sockets: 2, platform: card,
 		addresses: cardAddresses, metrics: "1.3", rasBlocks: rasMI100, productName: "AMD Instinct MI100"},
-	{name: "MI210", deviceID: 0x740f, gfxVersion: 90010, pciClass: "0x038000", kfdName: "ip discovery", simds: 416, arrays: 8, cusPerArray: 14, xcds: 1,
-		sdmaXGMI: 3, ldsKB: 64, vramBytes: 64 * gib, clockMHz: 1700, firmware: 92, sdmaFirmware: 9, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000,
-		kfdLinkMBps: 50000, usableLinkMBps: 36000, linksPerPair: 1, hiveSize: 4, rocm: "6.4.1-83", driver: "6.12.12", sockets: 2, platform: card,
+	{name: "MI210", deviceID: 0x740f, gfxVersion: 90010, pciClass: "0x038000", kfdName: "ip discovery", simds: 416,
+		arrays: 8, cusPerArray: 14, xcds: 1, sdmaXGMI: 3, ldsKB: 64, vramBytes: 64 * gib, clockMHz: 1700, firmware: 92,
+		sdmaFirmware: 9, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000, kfdLinkMBps: 50000, usableLinkMBps: 36000,
+		linksPerPair: 1, hiveSize: 4, rocm: "6.4.1-83", driver: "6.12.12", sockets: 2, platform: card,
 		addresses: cardAddresses, metrics: "1.3", rasBlocks: rasMI200, productName: "AMD Instinct MI210"},
-	{name: "MI250", deviceID: 0x740c, gfxVersion: 90010, pciClass: "0x038000", kfdName: "ip discovery", simds: 416, arrays: 8, cusPerArray: 14, xcds: 1,
-		sdmaXGMI: 3, ldsKB: 64, vramBytes: 64 * gib, clockMHz: 1700, firmware: 92, sdmaFirmware: 9, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000,
-		kfdLinkMBps: 50000, usableLinkMBps: 36000, linksPerPair: 1, hiveSize: 16, graph: mi250Graph, hops: mi250Hops, rocm: "6.4.1-83", driver: "6.12.12",
-		sockets: 4, platform: quad, addresses: mi250Addresses, metrics: "1.3", rasBlocks: rasMI200, productName: "AMD Instinct MI250"},
-	{name: "MI250X", deviceID: 0x7408, gfxVersion: 90010, pciClass: "0x038000", kfdName: "ip discovery", simds: 440, arrays: 8, cusPerArray: 14, xcds: 1,
-		sdmaXGMI: 3, ldsKB: 64, vramBytes: 64 * gib, clockMHz: 1700, firmware: 92, sdmaFirmware: 9, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000,
-		kfdLinkMBps: 50000, usableLinkMBps: 36000, linksPerPair: 1, hiveSize: 8, graph: mi250xGraph, hops: mi250xHops, rocm: "6.4.1-83", driver: "6.12.12",
-		sockets: 1, platform: trento, addresses: mi250xAddresses, metrics: "1.3", rasBlocks: rasMI200, productName: "AMD Instinct MI250X"},
-	{name: "MI300A", deviceID: 0x74a0, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 912, arrays: 24, cusPerArray: 10, xcds: 6,
-		sdmaXGMI: 10, ldsKB: 64, vramBytes: 128 * gib, clockMHz: 2100, firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		kfdLinkMBps: 64000, usableLinkMBps: 96000, linksPerPair: 2, hiveSize: 4, rocm: "7.0.2-56", driver: "6.14.14", sockets: 4, platform: apu,
-		addresses: mi300aAddresses, memoryModes: "NPS1", metrics: "1.6", xgmiGbps: 32, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI300A"},
-	{name: "MI300X", deviceID: 0x74a1, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 1216, arrays: 32, cusPerArray: 10, xcds: 8,
-		sdmaXGMI: 14, ldsKB: 64, vramBytes: 206141652992, clockMHz: 2100, firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		kfdLinkMBps: 64000, usableLinkMBps: 48000, linksPerPair: 1, hiveSize: 8, rocm: "7.0.2-56", driver: "6.14.14", sockets: 2,
-		addresses: mi300xAddresses, memoryModes: "NPS1, NPS4", metrics: "1.7", xgmiGbps: 32, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI300X OAM"},
-	{name: "MI308X", deviceID: 0x74a2, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 320, arrays: 16, cusPerArray: 10, xcds: 4,
-		sdmaXGMI: 14, ldsKB: 64, vramBytes: 206141652992, clockMHz: 1420, firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		kfdLinkMBps: 64000, usableLinkMBps: 48000, linksPerPair: 1, hiveSize: 8, rocm: "7.0.2-56", driver: "6.14.14", sockets: 2,
-		addresses: mi300xAddresses, memoryModes: "NPS1, NPS4", metrics: "1.5", xgmiGbps: 32, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI308X OAM"},
-	{name: "MI325X", deviceID: 0x74a5, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 1216, arrays: 32, cusPerArray: 10, xcds: 8,
-		sdmaXGMI: 14, ldsKB: 64, vramBytes: 274861129728, clockMHz: 2100, firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		kfdLinkMBps: 64000, usableLinkMBps: 48000, linksPerPair: 1, hiveSize: 8, rocm: "7.0.2-56", driver: "6.14.14", sockets: 2,
-		addresses: mi300xAddresses, memoryModes: "NPS1, NPS4", metrics: "1.8", xgmiGbps: 32, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI325X OAM"},
-	{name: "MI350X", deviceID: 0x75a0, gfxVersion: 90500, pciClass: "0x120000", kfdName: "ip discovery", simds: 1024, arrays: 32, cusPerArray: 8, xcds: 8,
-		sdmaXGMI: 14, ldsKB: 160, vramBytes: 309220868096, clockMHz: 2200, firmware: 23, sdmaFirmware: 9, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		kfdLinkMBps: 64000, usableLinkMBps: 55000, linksPerPair: 1, hiveSize: 8, rocm: "7.1.1-38", driver: "6.16.6", sockets: 2,
-		addresses: mi350xAddresses, memoryModes: "NPS1, NPS2", metrics: "1.8", xgmiGbps: 38, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI350X"},
-	{name: "MI355X", deviceID: 0x75a3, gfxVersion: 90500, pciClass: "0x120000", kfdName: "ip discovery", simds: 1024, arrays: 32, cusPerArray: 8, xcds: 8,
-		sdmaXGMI: 14, ldsKB: 160, vramBytes: 309220868096, clockMHz: 2400, firmware: 23, sdmaFirmware: 9, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		kfdLinkMBps: 64000, usableLinkMBps: 55000, linksPerPair: 1, hiveSize: 8, rocm: "7.1.1-38", driver: "6.16.6", sockets: 2,
-		addresses: mi355xAddresses, memoryModes: "NPS1, NPS2", metrics: "1.9", xgmiGbps: 38, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI355X"},
-	{name: "MI350P", deviceID: 0x75a8, gfxVersion: 90500, pciClass: "0x120000", kfdName: "ip discovery", simds: 512, arrays: 16, cusPerArray: 8, xcds: 4,
-		ldsKB: 160, vramBytes: 154610434048, clockMHz: 2200, firmware: 23, sdmaFirmware: 9, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
-		usableLinkMBps: 24000, hiveSize: 1, noXGMI: true, rocm: "7.1.1-38", driver: "6.16.6", sockets: 2, platform: card,
-		addresses: cardAddresses, metrics: "1.9", rasBlocks: rasCard, deferred: true, productName: "AMD Instinct MI350P"},
-	{name: "MI450X", deviceID: 0x75c1, gfxVersion: 120500, pciClass: "0x120000", kfdName: "ip discovery", simds: 1024, arrays: 32, cusPerArray: 8, xcds: 8,
-		sdmaXGMI: 14, ldsKB: 320, vramBytes: 432 * gib, clockMHz: 2400, firmware: 12, sdmaFirmware: 4, pcieSpeed: "64.0 GT/s PCIe", pcieMBps: 128000,
-		kfdLinkMBps: 64000, usableLinkMBps: 55000, linksPerPair: 1, hiveSize: 8, rocm: "7.2.1-81", driver: "6.18.3", sockets: 2,
-		addresses: mi355xAddresses, memoryModes: "NPS1", metrics: "1.9", xgmiGbps: 38, rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI450X"},
+	{name: "MI250", deviceID: 0x740c, gfxVersion: 90010, pciClass: "0x038000", kfdName: "ip discovery", simds: 416,
+		arrays: 8, cusPerArray: 14, xcds: 1, sdmaXGMI: 3, ldsKB: 64, vramBytes: 64 * gib, clockMHz: 1700, firmware: 92,
+		sdmaFirmware: 9, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000, kfdLinkMBps: 50000, usableLinkMBps: 36000,
+		linksPerPair: 1, hiveSize: 16, graph: mi250Graph, hops: mi250Hops, rocm: "6.4.1-83", driver: "6.12.12",
+		sockets: 4, platform: quad, addresses: mi250Addresses, metrics: "1.3", rasBlocks: rasMI200,
+		productName: "AMD Instinct MI250"},
+	{name: "MI250X", deviceID: 0x7408, gfxVersion: 90010, pciClass: "0x038000", kfdName: "ip discovery", simds: 440,
+		arrays: 8, cusPerArray: 14, xcds: 1, sdmaXGMI: 3, ldsKB: 64, vramBytes: 64 * gib, clockMHz: 1700, firmware: 92,
+		sdmaFirmware: 9, pcieSpeed: "16.0 GT/s PCIe", pcieMBps: 32000, kfdLinkMBps: 50000, usableLinkMBps: 36000,
+		linksPerPair: 1, hiveSize: 8, graph: mi250xGraph, hops: mi250xHops, rocm: "6.4.1-83", driver: "6.12.12",
+		sockets: 1, platform: trento, addresses: mi250xAddresses, metrics: "1.3", rasBlocks: rasMI200,
+		productName: "AMD Instinct MI250X"},
+	{name: "MI300A", deviceID: 0x74a0, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery",
+		simds: 912, arrays: 24, cusPerArray: 10, xcds: 6, sdmaXGMI: 10, ldsKB: 64, vramBytes: 128 * gib,
+		clockMHz: 2100, firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000,
+		kfdLinkMBps: 64000, usableLinkMBps: 96000, linksPerPair: 2, hiveSize: 4, rocm: "7.0.2-56", driver: "6.14.14",
+		sockets: 4, platform: apu, addresses: mi300aAddresses, memoryModes: "NPS1", metrics: "1.6", xgmiGbps: 32,
+		rasBlocks: rasMI300, deferred: true, productName: "AMD Instinct MI300A"},
+	{name: "MI300X", deviceID: 0x74a1, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 1216,
+		arrays: 32, cusPerArray: 10, xcds: 8, sdmaXGMI: 14, ldsKB: 64, vramBytes: 206141652992, clockMHz: 2100,
+		firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000, kfdLinkMBps: 64000,
+		usableLinkMBps: 48000, linksPerPair: 1, hiveSize: 8, rocm: "7.0.2-56", driver: "6.14.14", sockets: 2,
+		addresses: mi300xAddresses, memoryModes: "NPS1, NPS4", metrics: "1.7", xgmiGbps: 32, rasBlocks: rasMI300,
+		deferred: true, productName: "AMD Instinct MI300X OAM"},
+	{name: "MI308X", deviceID: 0x74a2, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 320,
+		arrays: 16, cusPerArray: 10, xcds: 4, sdmaXGMI: 14, ldsKB: 64, vramBytes: 206141652992, clockMHz: 1420,
+		firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000, kfdLinkMBps: 64000,
+		usableLinkMBps: 48000, linksPerPair: 1, hiveSize: 8, rocm: "7.0.2-56", driver: "6.14.14", sockets: 2,
+		addresses: mi300xAddresses, memoryModes: "NPS1, NPS4", metrics: "1.5", xgmiGbps: 32, rasBlocks: rasMI300,
+		deferred: true, productName: "AMD Instinct MI308X OAM"},
+	{name: "MI325X", deviceID: 0x74a5, gfxVersion: 90402, pciClass: "0x120000", kfdName: "ip discovery", simds: 1216,
+		arrays: 32, cusPerArray: 10, xcds: 8, sdmaXGMI: 14, ldsKB: 64, vramBytes: 274861129728, clockMHz: 2100,
+		firmware: 166, sdmaFirmware: 22, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000, kfdLinkMBps: 64000,
+		usableLinkMBps: 48000, linksPerPair: 1, hiveSize: 8, rocm: "7.0.2-56", driver: "6.14.14", sockets: 2,
+		addresses: mi300xAddresses, memoryModes: "NPS1, NPS4", metrics: "1.8", xgmiGbps: 32, rasBlocks: rasMI300,
+		deferred: true, productName: "AMD Instinct MI325X OAM"},
+	{name: "MI350X", deviceID: 0x75a0, gfxVersion: 90500, pciClass: "0x120000", kfdName: "ip discovery", simds: 1024,
+		arrays: 32, cusPerArray: 8, xcds: 8, sdmaXGMI: 14, ldsKB: 160, vramBytes: 309220868096, clockMHz: 2200,
+		firmware: 23, sdmaFirmware: 9, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000, kfdLinkMBps: 64000,
+		usableLinkMBps: 55000, linksPerPair: 1, hiveSize: 8, rocm: "7.1.1-38", driver: "6.16.6", sockets: 2,
+		addresses: mi350xAddresses, memoryModes: "NPS1, NPS2", metrics: "1.8", xgmiGbps: 38, rasBlocks: rasMI300,
+		deferred: true, productName: "AMD Instinct MI350X"},
+	{name: "MI355X", deviceID: 0x75a3, gfxVersion: 90500, pciClass: "0x120000", kfdName: "ip discovery", simds: 1024,
+		arrays: 32, cusPerArray: 8, xcds: 8, sdmaXGMI: 14, ldsKB: 160, vramBytes: 309220868096, clockMHz: 2400,
+		firmware: 23, sdmaFirmware: 9, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000, kfdLinkMBps: 64000,
+		usableLinkMBps: 55000, linksPerPair: 1, hiveSize: 8, rocm: "7.1.1-38", driver: "6.16.6", sockets: 2,
+		addresses: mi355xAddresses, memoryModes: "NPS1, NPS2", metrics: "1.9", xgmiGbps: 38, rasBlocks: rasMI300,
+		deferred: true, productName: "AMD Instinct MI355X"},
+	{name: "MI350P", deviceID: 0x75a8, gfxVersion: 90500, pciClass: "0x120000", kfdName: "ip discovery", simds: 512,
+		arrays: 16, cusPerArray: 8, xcds: 4, ldsKB: 160, vramBytes: 154610434048, clockMHz: 2200, firmware: 23,
+		sdmaFirmware: 9, pcieSpeed: "32.0 GT/s PCIe", pcieMBps: 64000, usableLinkMBps: 24000, hiveSize: 1, noXGMI: true,
+		rocm: "7.1.1-38", driver: "6.16.6", sockets: 2, platform: card, addresses: cardAddresses, metrics: "1.9",
+		rasBlocks: rasCard, deferred: true, productName: "AMD Instinct MI350P"},
+	{name: "MI450X", deviceID: 0x75c1, gfxVersion: 120500, pciClass: "0x120000", kfdName: "ip discovery", simds: 1024,
+		arrays: 32, cusPerArray: 8, xcds: 8, sdmaXGMI: 14, ldsKB: 320, vramBytes: 432 * gib, clockMHz: 2400,
+		firmware: 12, sdmaFirmware: 4, pcieSpeed: "64.0 GT/s PCIe", pcieMBps: 128000, kfdLinkMBps: 64000,
+		usableLinkMBps: 55000, linksPerPair: 1, hiveSize: 8, rocm: "7.2.1-81", driver: "6.18.3", sockets: 2,
+		addresses: mi355xAddresses, memoryModes: "NPS1", metrics: "1.9", xgmiGbps: 38, rasBlocks: rasMI300,
+		deferred: true, productName: "AMD Instinct MI450X"},
 })
 
 // withFunctions adds the virtual functions that a hypervisor gives to a guest. The guest sees no RAS files, memory
@@ -140,11 +168,13 @@ func withFunctions(list []product) []product {
 	for _, f := range []struct {
 		base     string
 		deviceID uint64
-	}{{"MI300X", 0x74b5}, {"MI308X", 0x74b6}, {"MI325X", 0x74b9}, {"MI350X", 0x75b0}, {"MI355X", 0x75b3}, {"MI350P", 0x75b8}} {
+	}{{"MI300X", 0x74b5}, {"MI308X", 0x74b6}, {"MI325X", 0x74b9}, {"MI350X", 0x75b0}, {"MI355X", 0x75b3},
+		{"MI350P", 0x75b8}} {
 		for i := range list {
 			if list[i].name == f.base {
 				p := list[i]
-				p.name, p.deviceID, p.vf, p.platform, p.addresses = f.base+" VF", f.deviceID, true, guest, guestAddresses
+				p.name, p.deviceID, p.vf, p.platform, p.addresses = f.base+" VF", f.deviceID, true,
+					guest, guestAddresses
 				p.memoryModes, p.rasBlocks, p.productName = "", nil, ""
 				list = append(list, p)
 				break

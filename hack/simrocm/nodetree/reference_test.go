@@ -33,7 +33,8 @@ func fixtures(t *testing.T) string {
 	return found
 }
 
-var numbers = regexp.MustCompile(`/(nodes|io_links|p2p_links|mem_banks)/\d+|hwmon\d+|card\d+|renderD\d+|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|mlx5_\d|enp\w+np0`)
+var numbers = regexp.MustCompile(
+	`/(nodes|io_links|p2p_links|mem_banks)/\d+|hwmon\d+|card\d+|renderD\d+|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|mlx5_\d|enp\w+np0`)
 
 // shape gives each kind of file with the names of its "name value" lines, for those files that KFD writes.
 func shape(files map[string]string) map[string][]string {
@@ -73,7 +74,8 @@ func followed(tree *Tree, dir string, files map[string]string) {
 		if name == "subsystem" || name == "pci_bus" {
 			continue
 		}
-		if base := path.Base(dir); strings.Contains(dir, "/device") && (name == "device" || name == "net" || name == "infiniband" || name == "drm") || base == "xgmi_hive_info" {
+		if base := path.Base(dir); strings.Contains(dir, "/device") &&
+			(name == "device" || name == "net" || name == "infiniband" || name == "drm") || base == "xgmi_hive_info" {
 			continue
 		}
 		followed(tree, at, files)
@@ -96,7 +98,8 @@ func TestFilesAreThoseOfReferenceTrees(t *testing.T) {
 			got := map[string]string{}
 			tree := generate(t, healthy(t, model))
 			// The reference trees have plain directories where sysfs has links.
-			for _, dir := range []string{"sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband", "sys/class/drm"} {
+			for _, dir := range []string{"sys/bus/pci/devices", "sys/class/net", "sys/class/infiniband",
+				"sys/class/drm"} {
 				followed(tree, dir, got)
 			}
 			for _, name := range tree.Files() {
@@ -108,7 +111,8 @@ func TestFilesAreThoseOfReferenceTrees(t *testing.T) {
 					t.Errorf("%s: the tree has names %v (there: %t), the reference %v", kind, have, ok, keys)
 				}
 			}
-			for _, exact := range []string{"sys/class/kfd/kfd/topology/nodes/2/io_links/7/properties", "sys/class/kfd/kfd/topology/nodes/0/p2p_links/3/properties"} {
+			for _, exact := range []string{"sys/class/kfd/kfd/topology/nodes/2/io_links/7/properties",
+				"sys/class/kfd/kfd/topology/nodes/0/p2p_links/3/properties"} {
 				if model == "MI300X" && got[exact] != want[exact] {
 					t.Errorf("%s:\n%s\nreference:\n%s", exact, got[exact], want[exact])
 				}

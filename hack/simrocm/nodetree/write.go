@@ -30,7 +30,8 @@ func (t *Tree) Write(dir string) error {
 		for _, part := range parts {
 			// A tree without the mark of simulation may be a real root.
 			if _, err := os.Lstat(filepath.Join(dir, part)); err == nil {
-				return fmt.Errorf("%s has %s but no %s, so it is not a simulated node; choose another directory", dir, part, simrocmConf)
+				return fmt.Errorf("%s has %s but no %s, so it is not a simulated node; choose another directory",
+					dir, part, simrocmConf)
 			}
 		}
 	}

@@ -41,7 +41,8 @@ func Targets(t testing.TB, kube kubernetes.Interface, namespace string) []Target
 		t.Fatal(err)
 	}
 	out := []Target{}
-	for job, selector := range map[string]string{"commgroup-manager": managerSelector, "commgroup-monitor": monitorSelector} {
+	for job, selector := range map[string]string{"commgroup-manager": managerSelector,
+		"commgroup-monitor": monitorSelector} {
 		pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +54,8 @@ func Targets(t testing.TB, kube kubernetes.Interface, namespace string) []Target
 			}
 		}
 		if len(target.Addresses) == 0 {
-			t.Fatalf("no running pod with the label %s has a port %q: is the operator installed?", selector, metricsPort)
+			t.Fatalf("no running pod with the label %s has a port %q: is the operator installed?",
+				selector, metricsPort)
 		}
 		out = append(out, target)
 	}
@@ -104,13 +106,16 @@ func scraperToken(ctx context.Context, t testing.TB, kube kubernetes.Interface, 
 			}
 		}
 	})
-	if _, err := kube.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := kube.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if _, err := kube.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := kube.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
 	answer, err := kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, scraper, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(fmt.Errorf("a token for the account %s/%s: %w", namespace, scraper, err))

@@ -39,7 +39,8 @@ const rateInterval = "1m"
 // ofTheBroken are the panels that name what is wrong, each with the alert that is raised for the same: they have data
 // where that alert is to be raised, and must have none elsewhere.
 var ofTheBroken = map[string]string{
-	"CommGroup - fleet/Who is the culprit": "CommGroupCulpritFound", "CommGroup - group/Who is the culprit": "CommGroupCulpritFound",
+	"CommGroup - fleet/Who is the culprit":                        "CommGroupCulpritFound",
+	"CommGroup - group/Who is the culprit":                        "CommGroupCulpritFound",
 	"CommGroup - nodes and links/Problems that the monitors find": "CommGroupAgentProblem",
 }
 
@@ -98,14 +99,15 @@ func (s *Server) variables(d *dashboard) map[string]string {
 			continue
 		}
 		offered := []string{}
-		s.Eventually(fmt.Sprintf("values of the variable %s of %q", v.Name, d.Title), readyDeadline, func(ctx context.Context) error {
-			var err error
-			offered, err = s.values(ctx, substitute(parts[1], values), parts[2])
-			if err == nil && len(offered) == 0 {
-				err = fmt.Errorf("%s offers nothing", v.Definition)
-			}
-			return err
-		})
+		s.Eventually(fmt.Sprintf("values of the variable %s of %q", v.Name, d.Title),
+			readyDeadline, func(ctx context.Context) error {
+				var err error
+				offered, err = s.values(ctx, substitute(parts[1], values), parts[2])
+				if err == nil && len(offered) == 0 {
+					err = fmt.Errorf("%s offers nothing", v.Definition)
+				}
+				return err
+			})
 		values[v.Name] = offered[0]
 		if v.Multi {
 			values[v.Name] = ".*"
@@ -136,7 +138,8 @@ func (s *Server) empty(name, expression, alert string) {
 	found, err := s.Query(s.t.Context(), expression)
 	found = slices.DeleteFunc(found, func(v Sample) bool { return v.Labels["severity"] == "Warning" })
 	if err != nil || len(found) > 0 {
-		s.t.Errorf("panel %s: %v (error %v), want no data where %s is not to be raised: %s", name, found, err, alert, expression)
+		s.t.Errorf("panel %s: %v (error %v), want no data where %s is not to be raised: %s",
+			name, found, err, alert, expression)
 	}
 }
 

@@ -58,7 +58,8 @@ func Start(t testing.TB, rules string, targets ...Target) *Server {
 		t.Fatal(err)
 	}
 	address := process.FreeAddress(t)
-	process.Start(t, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address, "--query.lookback-delta=30s", "--log.level=warn")
+	process.Start(t, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+		"--web.listen-address="+address, "--query.lookback-delta=30s", "--log.level=warn")
 	s := &Server{URL: "http://" + address, t: t}
 	s.Eventually("Prometheus to be ready", readyDeadline, func(ctx context.Context) error {
 		_, err := s.get(ctx, "/-/ready", nil)
@@ -71,9 +72,11 @@ func configuration(rules string, targets []Target) ([]byte, error) {
 	type object = map[string]any
 	jobs := []object{}
 	for _, target := range targets {
-		job := object{"job_name": target.Job, "scheme": target.Scheme, "static_configs": []object{{"targets": target.Addresses}}}
+		job := object{"job_name": target.Job, "scheme": target.Scheme,
+			"static_configs": []object{{"targets": target.Addresses}}}
 		if target.Scheme == "https" {
-			job["tls_config"] = object{"insecure_skip_verify": true} // the certificates are self-signed; the token is what counts
+			// the certificates are self-signed; the token is what counts
+			job["tls_config"] = object{"insecure_skip_verify": true}
 		}
 		if target.TokenFile != "" {
 			job["authorization"] = object{"credentials_file": target.TokenFile}

@@ -4,7 +4,7 @@
 //
 // --fault is of the simulated library; what the tree itself shows wrong has flags of its own, which may be repeated:
 //
-//	go run ./hack/simrocm/cmd/nodetree --dir D --partition CPX/NPS4 --missing-partition 7=1 --ras 0:umc=2,0,1 --nic-down 3
+//	go run ./hack/simrocm/cmd/nodetree --dir D --partition CPX/NPS4 --missing-partition 7=1 --ras 0:umc=2,0,1
 package main
 
 import (
@@ -41,13 +41,18 @@ func parse(args []string) (string, nodetree.Node, error) {
 	dir := flags.String("dir", "", "directory to write into")
 	model := flags.String("model", "MI300X", "one of "+strings.Join(nodetree.Models(), ", "))
 	name := flags.String("name", "sim-node-0", "name of the node")
-	fault := flags.String("fault", "none", "slow-link:A-B:PERCENT, hang:R, wrong-data:R, init-abort:R, init-hang:R, destroy-hang:R, segfault:R, late:R:MS, garbage-version:N, missing-symbol:NAME, low-memory:MIB or none; over several nodes slow-nic:GPU:PERCENT, slow-node-net:PERCENT, slow-pair-nodes:NODE:PERCENT, hang-pair-nodes:NODE, hang-across, die-across, wrong-across, no-rdma; several with commas")
+	fault := flags.String("fault", "none", "slow-link:A-B:PERCENT, hang:R, wrong-data:R, init-abort:R, init-hang:R, "+
+		"destroy-hang:R, segfault:R, late:R:MS, garbage-version:N, missing-symbol:NAME, low-memory:MIB or none; "+
+		"over several nodes slow-nic:GPU:PERCENT, slow-node-net:PERCENT, slow-pair-nodes:NODE:PERCENT, "+
+		"hang-pair-nodes:NODE, hang-across, die-across, wrong-across, no-rdma; several with commas")
 	flavor := flags.String("flavor", "rcclx-dev", "rccl, rccl-dda, rcclx-dev or rcclx-stable")
 	rocm := flags.String("rocm", "", "ROCm version on the host; \"none\" for no ROCm, empty for the model's default")
 	driver := flags.String("driver", string(nodetree.DriverDKMS), "DKMS, InTree or BuiltIn")
-	partition := flags.String("partition", string(nodetree.SPX), "SPX, DPX, TPX, QPX or CPX, and after a slash NPS1, NPS2 or NPS4, as the model has them")
+	partition := flags.String("partition", string(nodetree.SPX),
+		"SPX, DPX, TPX, QPX or CPX, and after a slash NPS1, NPS2 or NPS4, as the model has them")
 	nics := flags.Int("nics", -1, "number of RDMA devices; -1 for as many as the model's server has")
-	nicKind := flags.String("nic-kind", "", "Ethernet, InfiniBand, Broadcom or Pensando; empty for the model's usual one")
+	nicKind := flags.String("nic-kind", "",
+		"Ethernet, InfiniBand, Broadcom or Pensando; empty for the model's usual one")
 	generation := flags.Uint64("generation", 0, "generation of KFD's topology; 0 for the usual one")
 	locked := flags.Int64("locked-memory", 0, "bytes that a process may lock; 0 for no limit")
 	metrics := flags.String("metrics", "", "revision of gpu_metrics, 1.3 to 1.9, or none; empty for the model's")
@@ -73,14 +78,16 @@ func parse(args []string) (string, nodetree.Node, error) {
 	add("retired-pages", "GPU=COUNT memory pages that were retired", forNumber(func(g *nodetree.GPU, n uint64) { g.RetiredPages = int(n) })) //nolint:gosec // a small number
 	add("firmware", "GPU=VERSION of its MEC firmware", forNumber(func(g *nodetree.GPU, n uint64) { g.Firmware = n }))
 	add("device-id", "GPU=ID, for example 3=0x74a5", forNumber(func(g *nodetree.GPU, n uint64) { g.DeviceID = n }))
-	add("port-down", "GPU=PORT: an xGMI port that gpu_metrics states as down", forNumber(func(g *nodetree.GPU, n uint64) {
-		g.DownPorts = append(g.DownPorts, int(n)) //nolint:gosec // checked by Write
-	}))
+	add("port-down", "GPU=PORT: an xGMI port that gpu_metrics states as down",
+		forNumber(func(g *nodetree.GPU, n uint64) {
+			g.DownPorts = append(g.DownPorts, int(n)) //nolint:gosec // checked by Write
+		}))
 	add("pcie-width", "GPU=LANES in use", forNumber(func(g *nodetree.GPU, n uint64) { g.PCIeWidth = int(n) })) //nolint:gosec // a small number
-	add("throttle", "GPU=N: gpu_metrics counts N ticks of the power limit, or has that mask of causes (up to 1.5)", forNumber(func(g *nodetree.GPU, n uint64) {
-		g.ThrottleStatus = uint32(n)                              //nolint:gosec // cut to the field's width
-		g.ThrottleResidency = map[string]uint32{"ppt": uint32(n)} //nolint:gosec // cut to the field's width
-	}))
+	add("throttle", "GPU=N: gpu_metrics counts N ticks of the power limit, or has that mask of causes (up to 1.5)",
+		forNumber(func(g *nodetree.GPU, n uint64) {
+			g.ThrottleStatus = uint32(n)                              //nolint:gosec // cut to the field's width
+			g.ThrottleResidency = map[string]uint32{"ppt": uint32(n)} //nolint:gosec // cut to the field's width
+		}))
 	add("ras", "GPU:BLOCK=UNCORRECTABLE,CORRECTABLE,DEFERRED error counts", parseErrors)
 	add("nic-down", "RDMA device whose port is down", func(text string) (change, error) {
 		nic, err := strconv.Atoi(text)

@@ -54,7 +54,8 @@ func TestFlags(t *testing.T) {
 		{"--device-id 3=0x74a5", gpu3 + "device", "0x74a5\n"},
 		{"--pcie-width 3=8", gpu3 + "current_link_width", "8\n"},
 		{"--ras 3:umc=1,2,3", gpu3 + "ras/umc_err_count", "ue: 1\nce: 2\nde: 3\n"},
-		{"--port-down 3=2 --metrics 1.8", gpu3 + "gpu_metrics", "\x01\x00\x01\x00\x00\x00\x01\x00\x01\x00\x01\x00\x01\x00\xff\xff"},
+		{"--port-down 3=2 --metrics 1.8", gpu3 + "gpu_metrics",
+			"\x01\x00\x01\x00\x00\x00\x01\x00\x01\x00\x01\x00\x01\x00\xff\xff"},
 		{"--throttle 3=7", gpu3 + "gpu_metrics", "\x40\x42\x0f\x00\x00\x00\x00\x00\x07\x00\x00\x00"},
 		{"--metrics none", gpu3 + "gpu_metrics", ""},
 		{"--nics 2 --nic-kind Pensando --nic-down 1", "sys/class/infiniband/ionic_1/ports/1/state", "1: DOWN\n"},
@@ -88,9 +89,11 @@ func TestFlags(t *testing.T) {
 
 func TestWrongFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"--link 3=pcie": "is not A-B=VALUE", "--link 1-2=fast": "bandwidth in MB/s", "--missing-gpu 8": "GPUs 0 to 7", "--missing-gpu x": "invalid",
-		"--hive 3": "is not GPU=NUMBER", "--ras 3:umc=1": "is not GPU:BLOCK=UE,CE,DE", "--ras 3:abc=1,2,3": "no RAS block",
-		"--partition TPX": "no partition mode", "--nic-down 8": "NIC 8", "more": "no other arguments",
+		"--link 3=pcie": "is not A-B=VALUE", "--link 1-2=fast": "bandwidth in MB/s", "--missing-gpu 8": "GPUs 0 to 7",
+		"--missing-gpu x": "invalid",
+		"--hive 3":        "is not GPU=NUMBER", "--ras 3:umc=1": "is not GPU:BLOCK=UE,CE,DE",
+		"--ras 3:abc=1,2,3": "no RAS block",
+		"--partition TPX":   "no partition mode", "--nic-down 8": "NIC 8", "more": "no other arguments",
 	} {
 		if _, err := build(args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", args, err, want)
