@@ -195,7 +195,7 @@ var wordsCompatible = map[string]more{
 			"PCIeInsteadOfXGMI on gpu-3: 0000:65:00.0<->0000:d5:00.0: This pair reaches each other only over PCIe; " +
 				"expected xGMI within a hive of 8. The link is down: look for XGMI in the kernel log; " +
 				"power-cycle the node.",
-			"XGMINotInitialised on gpu-5: MI300X: xGMI is not initialised on any of the 8 GPUs: no hive and no link, " +
+			"XGMINotInitialised on gpu-5: xGMI is not initialised on any of the 8 GPUs (MI300X): no hive and no link, " +
 				"where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node."},
 		Means: "By the driver's own tables the xGMI mesh is not what the model has. Seen without a run. " +
 			"Collectives on the node fall to PCIe speed (about a tenth) or do not start.",
@@ -282,7 +282,7 @@ var wordsCompatible = map[string]more{
 		Ends: "With the first report after the driver is up; the node is measured again by itself."},
 	"SysfsUnreadable": {
 		Seen: []string{
-			"GPUHidden on gpu-3: KFD node 2,3: 2 of KFD's nodes answer EPERM: these GPUs are hidden from this " +
+			"GPUHidden on gpu-3: 2 of KFD's nodes (2,3) answer EPERM: these GPUs are hidden from this " +
 				"container by its device cgroup, neither absent nor broken. Run privileged or with DRA admin access.",
 			"A GPU that is hung or resetting blocks its files: look at the kernel log and reset it."},
 		Means: "The monitor could not see a part of its node, and vouches for nothing it has not read. " +
