@@ -37,8 +37,8 @@ func newDiscoverCommand() *cobra.Command {
 		Short: "Print the GPU facts of a host, or of a copy of its sysfs tree",
 		Long: `Print what sysfs tells of a host: GPU models, partitions, xGMI mesh, RDMA devices and the nearest one of each GPU,
 driver and ROCm versions, error counters, what is wrong with them, and what could not be read and why. The table's
-matrices have the titles of rocm-smi --showtopo; its first line and its last are the verdict. It reads files only; it needs no
-cluster and opens no device.
+matrices have the titles of rocm-smi --showtopo; its first line and its last are the verdict. It reads files only; it
+needs no cluster and opens no device.
 ` + simulatedHint + `.
 
 Exit codes: 0 healthy (warnings allowed), 1 it could not run, 2 wrong usage, 3 problems of severity Error were found,

@@ -196,7 +196,8 @@ var wordsCompatible = map[string]more{
 				"expected xGMI within a hive of 8. The link is down: look for XGMI in the kernel log; " +
 				"power-cycle the node.",
 			"XGMINotInitialised on gpu-5: xGMI is not initialised on any of the 8 GPUs (MI300X): no hive and no " +
-				"link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; power-cycle the node."},
+				"link, where this model has one hive. Look for \"XGMI: Failed to\" in the kernel log; " +
+				"power-cycle the node."},
 		Means: "By the driver's own tables the xGMI mesh is not what the model has. Seen without a run. " +
 			"Collectives on the node fall to PCIe speed (about a tenth) or do not start.",
 		Causes: []string{"One pair: a link did not train at boot, or went down. Most come back with a cold start.",
